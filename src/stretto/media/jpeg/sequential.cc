@@ -1,25 +1,21 @@
 #include "stretto/media/jpeg/sequential.h"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 
 #include "stretto/media/jpeg/sequential_kernel.h"
 
 namespace stretto::media::jpeg {
 namespace {
 
-// Where the coefficients of a file stand in a block (T.81, figure A.6).
-constexpr std::array<uint8_t, 64> kNatural{
-    0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
-    41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
-    30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
-
 void fill_several(HuffmanTable& table) {
-  for (size_t i = 0; i < table.several.size(); ++i) {
+  for (size_t i = 0; i < std::size(table.several); ++i) {
     int used = 0, skip = 0;
     uint32_t end = 0;
     while (end == 0) {
       // With zeros for the bits that are not known.
-      const uint32_t entry = table.first[i << used & (table.first.size() - 1)];
+      const uint32_t entry = table.first[i << used & (std::size(table.first) - 1)];
       const int known = kFirstBits - used;
       if (entry == 0 || code_bits(entry) > known || used + used_bits(entry) > 31) break;
       used += used_bits(entry);
@@ -38,9 +34,9 @@ void fill_several(HuffmanTable& table) {
 bool make_table(const JHUFF_TBL* from, bool dc, HuffmanTable& table) {
   if (from == nullptr) return false;
   table.dc = dc;
-  table.first.fill(0);
-  table.last.fill(-1);
-  table.offset.fill(0);
+  std::fill(std::begin(table.first), std::end(table.first), 0);
+  std::fill(std::begin(table.last), std::end(table.last), -1);
+  std::fill(std::begin(table.offset), std::end(table.offset), 0);
   int code = 0, index = 0;
   for (int length = 1; length <= 16; ++length, code <<= 1) {
     const int count = from->bits[length], rest = kFirstBits - length;
@@ -51,7 +47,7 @@ bool make_table(const JHUFF_TBL* from, bool dc, HuffmanTable& table) {
       if (dc && symbol > 15) return false;
       table.symbol[static_cast<size_t>(index)] = static_cast<uint8_t>(symbol);
       if (rest >= 0) {
-        std::fill_n(table.first.data() + (code << rest), 1 << rest, entry_of(symbol, length, dc));
+        std::fill_n(table.first + (code << rest), 1 << rest, entry_of(symbol, length, dc));
       }
     }
     if (count > 0) table.last[static_cast<size_t>(length)] = code - 1;
@@ -132,7 +128,7 @@ std::optional<Planes> decode_sequential(Decompressor& decompressor, const Region
     c.dc = table_of(info.dc_huff_tbl_ptrs, from.dc_tbl_no, true, tables);
     c.ac = table_of(info.ac_huff_tbl_ptrs, from.ac_tbl_no, false, tables);
     if (c.dc == nullptr || c.ac == nullptr) return {};
-    for (size_t i = 0; i < kNatural.size(); ++i) {
+    for (size_t i = 0; i < std::size(kNatural); ++i) {
       c.quantisation[i] = info.quant_tbl_ptrs[from.quant_tbl_no]->quantval[kNatural[i]];
     }
     c.first_x = scan.first_mcu * c.h;

@@ -16,12 +16,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace stretto::media::jpeg::HWY_NAMESPACE {
 
-// The place of a coefficient of the file in a block of rows.
-constexpr uint8_t kNatural[64] = {0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,
-                                  12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28,
-                                  35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51,
-                                  58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
-
 struct Places {
   uint8_t of[64];  // in a group
 };
@@ -180,7 +174,7 @@ HWY_INLINE Block read_block(BitReader& state, const ScanComponent& c, int32_t& d
   BitReader in = state;
   if (HWY_UNLIKELY(!read_difference(in, *c.dc, dc))) return Block::kWrong;
   const HuffmanTable& ac = *c.ac;
-  const uint32_t* HWY_RESTRICT quantisation = c.quantisation.data();
+  const uint32_t* HWY_RESTRICT quantisation = c.quantisation;
   uint64_t sum = 0;  // of |coefficient|
   int k = 1;
   while (k < 64) {
@@ -248,7 +242,7 @@ template <bool kKeep>
 HWY_INLINE bool read_mcu(BitReader& in, const Scan& scan, int64_t mcu, int64_t row,
                          int32_t* HWY_RESTRICT dc, Queue& queue) {
   for (int i = 0; i < scan.count; ++i) {
-    const ScanComponent& c = scan.component[static_cast<size_t>(i)];
+    const ScanComponent& c = scan.component[i];
     for (int v = 0; v < c.v; ++v) {
       for (int h = 0; h < c.h; ++h) {
         const int64_t x = mcu * c.h + h, y = row * c.v + v;

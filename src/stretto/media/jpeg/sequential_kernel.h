@@ -1,12 +1,17 @@
 // One scan as its decoder takes it: checked, and nothing is allocated.
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 #include "stretto/base/cpu.h"
 
 namespace stretto::media::jpeg {
+
+// Where the coefficients of a file stand in a block (T.81, figure A.6).
+inline constexpr uint8_t kNatural[64] = {
+    0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
+    41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
+    30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
 
 // What is known of a symbol when its code is:
 //   bits 0-5    the bits of its code and its value together
@@ -26,18 +31,19 @@ constexpr uint32_t entry_of(int symbol, int code_bits, bool dc) {
          static_cast<uint32_t>(code_bits) << 20;
 }
 
-// A Huffman code as tables: what the next kFirstBits bits say.
+// Arrays of the language, because code for one instruction set must not instantiate functions of
+// the standard library. A Huffman code as tables: what the next kFirstBits bits say.
 constexpr int kFirstBits = 10;
 struct HuffmanTable {
   // The symbol; 0 where its code is longer.
-  std::array<uint32_t, 1 << kFirstBits> first;
+  uint32_t first[1 << kFirstBits];
   // As many symbols as fit, for coefficients that nobody needs: used_bits() of all, skip_of() with
   // the coefficients themselves, and whether they end the block. 0 if none fits. Not for `dc`.
-  std::array<uint32_t, 1 << kFirstBits> several;
+  uint32_t several[1 << kFirstBits];
   // Of codes of n bits: the last one, -1 if there is none, and the index of its symbol less the
   // code.
-  std::array<int32_t, 17> last, offset;
-  std::array<uint8_t, 256> symbol;
+  int32_t last[17], offset[17];
+  uint8_t symbol[256];
   bool dc;
 };
 constexpr uint32_t kAtTheEnd = 1 << 6;
@@ -46,7 +52,7 @@ struct ScanComponent {
   int h = 1, v = 1;                    // blocks of an MCU
   int64_t blocks_x = 0, blocks_y = 0;  // of the picture; MCUs may have more
   const HuffmanTable *dc = nullptr, *ac = nullptr;
-  std::array<uint32_t, 64> quantisation;  // in the order of coefficients in the file
+  uint32_t quantisation[64];  // in the order of coefficients in the file
   // Of the region's first block.
   uint8_t* to = nullptr;
   int64_t stride = 0, first_x = 0, first_y = 0;
@@ -55,7 +61,7 @@ struct ScanComponent {
 struct Scan {
   const uint8_t *data = nullptr, *end = nullptr;
   int count = 0;
-  std::array<ScanComponent, 3> component;
+  ScanComponent component[3];
   int64_t mcus_x = 0;
   int64_t restart_interval = 0;
   int64_t first_mcu = 0, last_mcu = 0, first_row = 0, last_row = 0;  // MCUs to be written
