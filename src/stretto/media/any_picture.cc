@@ -63,6 +63,15 @@ std::vector<float> resized(const Planes& planes, const View& view) {
 void check_jpeg(Bytes file, const View& view, const Region& region, bool decoded,
                 const std::vector<float>& expected) {
   Buffer buffer, scratch;
+  for (const DecodeOptions& options : {kLenient, kStrict}) {
+    std::vector<float> one, other;
+    const bool ours =
+        accepted([&] { one = resized(jpeg::decode_planes(file, region, options, buffer), view); });
+    const bool theirs = accepted([&] {
+      other = resized(jpeg::decode_planes_by_libjpeg(file, region, options, buffer), view);
+    });
+    STRETTO_CHECK(ours == theirs && one == other, "libjpeg gives other pixels");
+  }
   accepted([&] {
     const jpeg::RestartTableOrReason found = jpeg::restart_table(file);
     if (!found) return;

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "stretto/base/error.h"
+#include "stretto/media/jpeg/inverse.h"
 #include "stretto/media/jpeg/library.h"
+#include "stretto/media/jpeg/sequential.h"
 
 namespace stretto::media::jpeg {
 namespace {
@@ -157,16 +159,33 @@ Planes decode_raw(Decompressor& decompressor, const Region& region, Buffer& buff
   return layout.planes;
 }
 
-}  // namespace
+// The transform without vectors takes more time than is gained by what comes before it.
+bool has_fast_transform(Isa isa) { return inverse_group(isa) > 1; }
 
-Planes decode_planes(Bytes file, const Region& region, const DecodeOptions& options,
-                     Buffer& buffer) {
+// `isa`: of our own decoder, for the files that it takes.
+Planes decode_planes_with(std::optional<Isa> isa, Bytes file, const Region& region,
+                          const DecodeOptions& options, Buffer& buffer) {
   Decompressor decompressor(file, options);
   start(decompressor, options);
   jpeg_decompress_struct& info = decompressor.info();
   check_region(region, info.image_width, info.image_height);
-  return has_cmyk(info) ? decode_cmyk(decompressor, region, buffer)
-                        : decode_raw(decompressor, region, buffer);
+  if (has_cmyk(info)) return decode_cmyk(decompressor, region, buffer);
+  if (isa && has_fast_transform(*isa)) {
+    if (auto planes = decode_sequential(decompressor, region, buffer, *isa)) return *planes;
+  }
+  return decode_raw(decompressor, region, buffer);
+}
+
+}  // namespace
+
+Planes decode_planes(Bytes file, const Region& region, const DecodeOptions& options,
+                     Buffer& buffer) {
+  return decode_planes_with(usable_isa(), file, region, options, buffer);
+}
+
+Planes decode_planes_by_libjpeg(Bytes file, const Region& region, const DecodeOptions& options,
+                                Buffer& buffer) {
+  return decode_planes_with(std::nullopt, file, region, options, buffer);
 }
 
 RgbPicture decode_rgb(Bytes file, const DecodeOptions& options) {
