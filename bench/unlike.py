@@ -168,8 +168,8 @@ def page(content: dict[str, Any]) -> str:
       f"{spread(rounds, 'fast chip alone')} times the fast chip alone. No division of a batch can "
       f"be more than {ideal:.2f} times as fast as that: a round above it shows that other programs "
       "disturb the machine as much as there is to gain, and no ratio is given. Proportional shares "
-      f"were at last {shares[0]} and {shares[1]} samples. Losses are compared with those of one process, in each of "
-      f"{steps('proportional shares')} steps (with equal shares of "
+      f"were at last {shares[0]} and {shares[1]} samples. Losses are compared with those of one "
+      f"process, in each of {steps('proportional shares')} steps (with equal shares of "
       f"{steps('equal shares')}).", WIDTH), ""])
 
 

@@ -123,6 +123,33 @@ void compose_multi_head_attention(PendingNode& node);
 void compose_runtime_attention(PendingNode& node);
 void compose_runtime_rotary_embedding(PendingNode& node);
 
+// compose_runtime_bits.cc: their weights of 2, 4 and 8 bits
+void compose_gather_block_quantized(PendingNode& node);
+void compose_matmul_bits(PendingNode& node);
+
+// compose_runtime_qlinear.cc: their operators on 8-bit tensors
+void compose_channels_last_qlinear_conv(PendingNode& node);
+void compose_qgemm(PendingNode& node);
+void compose_qlinear_add(PendingNode& node);
+void compose_qlinear_average_pool(PendingNode& node);
+void compose_qlinear_concat(PendingNode& node);
+void compose_qlinear_global_average_pool(PendingNode& node);
+void compose_qlinear_leaky_relu(PendingNode& node);
+void compose_qlinear_mul(PendingNode& node);
+void compose_qlinear_reduce_mean(PendingNode& node);
+void compose_qlinear_sigmoid(PendingNode& node);
+void compose_qlinear_softmax(PendingNode& node);
+void compose_qlinear_where(PendingNode& node);
+
+// compose_runtime_quantized.cc: their products and layers of 8-bit weights
+void compose_dynamic_quantize_lstm(PendingNode& node);
+void compose_dynamic_quantize_matmul(PendingNode& node);
+void compose_matmul_integer_to_float(PendingNode& node);
+void compose_qattention(PendingNode& node);
+void compose_qembed_layer_normalization(PendingNode& node);
+void compose_runtime_dequantize(PendingNode& node);
+void compose_runtime_quantize(PendingNode& node);
+
 // compose_quantized.cc
 void compose_conv_integer(PendingNode& node);
 void compose_dynamic_quantize(PendingNode& node);

@@ -1,18 +1,19 @@
 // Products of quantised tensors. Sums of products of 8-bit numbers are exact in float64 (and in the
 // int32 that ONNX names), so convolutions run there.
+#include "stretto/import/onnx/compose_quantized.h"
+
 #include "stretto/base/error.h"
-#include "stretto/import/onnx/compose.h"
 
 namespace stretto::onnx {
 namespace {
 
 using Id = ir::ValueId;
 
-// x - zero_point in `dtype`; a zero point per row or column has one value per element of `axis`.
-Id centred(Parts& parts, const PendingNode& node, Id x, size_t zero, DType dtype, int64_t axis) {
+// x - zero in `dtype`; a zero point per row or column has one value per element of `axis`.
+Id centred(Parts& parts, Id x, Id zero, DType dtype, int64_t axis) {
   x = parts.cast(x, dtype);
-  if (!node.has_input(zero)) return x;
-  Id point = parts.cast(node.inputs[zero], dtype);
+  if (zero == ir::kNone) return x;
+  Id point = parts.cast(zero, dtype);
   const Shape shape = parts.shape(point);
   const auto rank = static_cast<int64_t>(parts.shape(x).size());
   if (shape.size() == 1 && axis < rank) {
@@ -23,20 +24,11 @@ Id centred(Parts& parts, const PendingNode& node, Id x, size_t zero, DType dtype
   return parts.subtract(x, point);
 }
 
-Id integer_matmul(Parts& parts, const PendingNode& node, size_t a, size_t a_zero, size_t b,
-                  size_t b_zero) {
-  const auto rank = [&](size_t i) {
-    return static_cast<int64_t>(parts.shape(node.inputs[i]).size());
-  };
-  return parts.matmul(centred(parts, node, node.inputs[a], a_zero, DType::kInt32,
-                              std::max<int64_t>(rank(a) - 2, 0)),
-                      centred(parts, node, node.inputs[b], b_zero, DType::kInt32, rank(b) - 1));
-}
-
 Id integer_conv(Parts& parts, const PendingNode& node, size_t x, size_t x_zero, size_t w,
                 size_t w_zero, size_t bias) {
-  std::vector<Id> inputs{centred(parts, node, node.inputs[x], x_zero, DType::kFloat64, 1),
-                         centred(parts, node, node.inputs[w], w_zero, DType::kFloat64, 0)};
+  std::vector<Id> inputs{
+      centred(parts, node.inputs[x], input_or_none(node, x_zero), DType::kFloat64, 1),
+      centred(parts, node.inputs[w], input_or_none(node, w_zero), DType::kFloat64, 0)};
   if (bias != 0 && node.has_input(bias)) {
     inputs.push_back(parts.cast(node.inputs[bias], DType::kFloat64));
   }
@@ -71,16 +63,47 @@ Id requantized(Parts& parts, const PendingNode& node, Id sums, int64_t a_axis, i
 
 }  // namespace
 
+ir::ValueId input_or_none(const PendingNode& node, size_t i) {
+  return node.has_input(i) ? node.inputs[i] : ir::kNone;
+}
+
+Id as_scalar(Parts& parts, Id number) {
+  return parts.shape(number).empty() ? number : parts.reshape(number, {});
+}
+
+Id integer_matmul(Parts& parts, const Quantized& a, const Quantized& b) {
+  const auto rank = [&](Id id) { return static_cast<int64_t>(parts.shape(id).size()); };
+  return parts.matmul(
+      centred(parts, a.values, a.zero, DType::kInt32, std::max<int64_t>(rank(a.values) - 2, 0)),
+      centred(parts, b.values, b.zero, DType::kInt32, rank(b.values) - 1));
+}
+
+Quantized dynamically_quantized(Parts& parts, Id x) {
+  const Id zero = parts.number(0, x);
+  std::vector<int64_t> axes(parts.shape(x).size());
+  for (size_t i = 0; i < axes.size(); ++i) axes[i] = static_cast<int64_t>(i);
+  const Id high = parts.op("Max", {parts.reduce("ReduceMax", x, axes, false), zero});
+  const Id low = parts.op("Min", {parts.reduce("ReduceMin", x, axes, false), zero});
+  const Id range = parts.subtract(high, low);
+  const Id none = parts.op("Equal", {range, zero});  // then the scale is 1, as in ONNX Runtime
+  const Id scale =
+      parts.divide(parts.op("Where", {none, parts.number(255, x), range}), parts.number(255, x));
+  const Id point = parts.op("QuantizeLinear", {parts.op("Neg", {low}), scale});
+  return {parts.op("QuantizeLinear", {x, scale, point}), scale, point};
+}
+
 void compose_matmul_integer(PendingNode& node) {
   expect_inputs(node, 2);
   Parts parts(node);
-  node.results = {integer_matmul(parts, node, 0, 2, 1, 3)};
+  node.results = {integer_matmul(parts, {.values = node.inputs[0], .zero = input_or_none(node, 2)},
+                                 {.values = node.inputs[1], .zero = input_or_none(node, 3)})};
 }
 
 void compose_qlinear_matmul(PendingNode& node) {
   expect_inputs(node, 8);
   Parts parts(node);
-  const Id sums = integer_matmul(parts, node, 0, 2, 3, 5);
+  const Id sums = integer_matmul(parts, {node.inputs[0], node.inputs[1], node.inputs[2]},
+                                 {node.inputs[3], node.inputs[4], node.inputs[5]});
   node.results = {requantized(parts, node, sums, 2, 1)};  // rows of a, columns of b
 }
 
@@ -101,17 +124,8 @@ void compose_qlinear_conv(PendingNode& node) {
 void compose_dynamic_quantize(PendingNode& node) {
   expect_inputs(node, 1);
   Parts parts(node);
-  const Id x = node.inputs[0], zero = parts.number(0, x);
-  std::vector<int64_t> axes(parts.shape(x).size());
-  for (size_t i = 0; i < axes.size(); ++i) axes[i] = static_cast<int64_t>(i);
-  const Id high = parts.op("Max", {parts.reduce("ReduceMax", x, axes, false), zero});
-  const Id low = parts.op("Min", {parts.reduce("ReduceMin", x, axes, false), zero});
-  const Id range = parts.subtract(high, low);
-  const Id none = parts.op("Equal", {range, zero});  // then the scale is 1, as in ONNX Runtime
-  const Id scale =
-      parts.divide(parts.op("Where", {none, parts.number(255, x), range}), parts.number(255, x));
-  const Id point = parts.op("QuantizeLinear", {parts.op("Neg", {low}), scale});
-  node.results = {parts.op("QuantizeLinear", {x, scale, point}), scale, point};
+  const Quantized y = dynamically_quantized(parts, node.inputs[0]);
+  node.results = {y.values, y.scale, y.zero};
 }
 
 }  // namespace stretto::onnx

@@ -1,0 +1,178 @@
+"""Quantised operators of ONNX Runtime's own (domain com.microsoft), against ONNX Runtime: single
+nodes, and what its quantisers make of small models."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from test_onnxruntime_operators import model_of, run_ours, run_peer
+
+import stretto
+
+ort = pytest.importorskip("onnxruntime")
+quantization = pytest.importorskip("onnxruntime.quantization")
+
+RNG = np.random.default_rng(11)
+
+
+def floats(*shape):
+  return RNG.standard_normal(shape).astype(np.float32)
+
+
+def octets(*shape, low=0, high=256, dtype=np.uint8):
+  return RNG.integers(low, high, shape).astype(dtype)
+
+
+def number(value, dtype=np.float32):
+  return np.array(value, dtype)
+
+
+def bits_case(bits, block, inner, columns, zeros=None, **more):
+  blocks = -(-inner // block)
+  inputs = {"a": floats(2, 3, inner), "c_b": octets(columns, blocks, block * bits // 8),
+            "c_s": np.abs(floats(columns, blocks)) * 0.1}
+  if zeros == "packed":
+    inputs["c_z"] = octets(columns, -(-blocks * bits // 8))
+  elif zeros == "floats":
+    inputs["c_z"] = floats(columns, blocks) + 8
+  attributes = {"K": inner, "N": columns, "bits": bits, "block_size": block}
+  return "MatMulNBits", inputs | more, attributes, 1e-5
+
+
+LINEAR = {"s1": number(0.02), "z1": number(128, np.uint8), "s2": number(0.03),
+          "z2": number(117, np.uint8)}
+OUT = {"c_s3": number(0.05), "c_z3": number(120, np.uint8)}
+
+
+def binary(op):
+  inputs = {"a": octets(2, 3, 8), "c_s1": LINEAR["s1"], "c_z1": LINEAR["z1"], "b": octets(3, 8),
+            "c_s2": LINEAR["s2"], "c_z2": LINEAR["z2"], **OUT}
+  return op, inputs, {}, 0.051
+
+
+def unary(op, **attributes):
+  inputs = {"x": octets(2, 4, 6, 6), "c_s1": number(0.03), "c_z1": number(128, np.uint8), **OUT}
+  return op, inputs, attributes, 1.01
+
+
+# (operator, inputs, attributes, allowed difference). One step of a quantised output is 1.
+CASES = [
+    bits_case(4, 16, 64, 10),
+    bits_case(4, 32, 80, 7, "packed"),
+    bits_case(4, 32, 96, 12, "floats"),
+    bits_case(8, 32, 96, 12),
+    bits_case(4, 16, 64, 10, None, c_z=None, c_g=None, c_bias=floats(10)),
+    ("GatherBlockQuantized", {"c_data": octets(9, 32), "at": np.array([[1, 8], [0, 3]], np.int64),
+                              "c_s": np.abs(floats(9, 4))},
+     {"block_size": 16, "bits": 4, "gather_axis": 0, "quantize_axis": 1}, 1e-6),
+    ("QuantizeLinear", {"x": floats(3, 8), "c_s": number(0.0001), "c_z": number(300, np.uint16)},
+     {}, 1.01),
+    ("DequantizeLinear", {"x": octets(3, 8, high=60000, dtype=np.uint16), "c_s": number(0.01),
+                          "c_z": number(300, np.uint16)}, {}, 1e-3),
+    ("DynamicQuantizeMatMul", {"a": floats(2, 5, 8), "c_b": octets(8, 6), "c_s": number(0.02),
+                               "c_z": number(120, np.uint8), "c_bias": floats(6)}, {}, 1e-4),
+    ("MatMulIntegerToFloat", {"a": octets(5, 8),
+                              "c_b": octets(8, 6, low=-99, high=99, dtype=np.int8),
+                              "c_as": number(0.02), "c_bs": np.abs(floats(6)) * 0.1,
+                              "c_az": number(99, np.uint8), "c_bz": None, "c_bias": floats(6)}, {},
+     1e-3),
+    binary("QLinearAdd"),
+    binary("QLinearMul"),
+    unary("QLinearSigmoid"),
+    unary("QLinearLeakyRelu", alpha=0.2),
+    unary("QLinearGlobalAveragePool"),
+    unary("QLinearAveragePool", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
+]
+
+
+@pytest.mark.parametrize("case", range(len(CASES)), ids=lambda i: f"{CASES[i][0]}-{i}")
+def test_an_operator_gives_what_onnxruntime_gives(case):
+  op, inputs, attributes, allowed = CASES[case]
+  model, feeds = model_of(op, inputs, 1, attributes)
+  want, got = run_peer(model, feeds)[0], run_ours(model, feeds)[0]
+  assert got.shape == want.shape and got.dtype == want.dtype
+  assert np.abs(got.astype(np.float64) - want.astype(np.float64)).max() <= allowed
+
+
+def weights(name, *shape):
+  scale = np.sqrt(np.prod(shape[1:])) if len(shape) > 1 else 1
+  return numpy_helper.from_array(floats(*shape) / np.float32(scale), name)
+
+
+def saved(path, nodes, shape, outputs, constants):
+  given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)]
+  made = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
+  graph = helper.make_graph(nodes, "g", given, made, constants)
+  opsets = [helper.make_opsetid("", 17)]
+  onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+  return path
+
+
+def convnet(path):
+  nodes = [helper.make_node("Conv", ["x", "w1", "b1"], ["a"], pads=[1] * 4),
+           helper.make_node("Relu", ["a"], ["r"]),
+           helper.make_node("Conv", ["r", "w2"], ["c"], pads=[1] * 4),
+           helper.make_node("Add", ["c", "r"], ["s"]),
+           helper.make_node("Sigmoid", ["s"], ["t"]),
+           helper.make_node("Mul", ["s", "t"], ["m"]),
+           helper.make_node("AveragePool", ["m"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+           helper.make_node("Concat", ["p", "p"], ["q"], axis=1),
+           helper.make_node("GlobalAveragePool", ["q"], ["g"]),
+           helper.make_node("Flatten", ["g"], ["f"]),
+           helper.make_node("Gemm", ["f", "w3", "b3"], ["l"], transB=1),
+           helper.make_node("Softmax", ["l"], ["y"])]
+  constants = [weights("w1", 16, 3, 3, 3), weights("b1", 16), weights("w2", 16, 16, 3, 3),
+               weights("w3", 10, 32), weights("b3", 10)]
+  return saved(path, nodes, [1, 3, 16, 16], ["y"], constants)
+
+
+def agree(path, feeds, allowed):
+  want = ort.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, feeds)
+  got = stretto.optimize(path, feeds, threads=1, tuning="off", tuning_cache="none",
+                         progress=False)(feeds)
+  for a, b in zip(got if isinstance(got, tuple) else (got,), want, strict=True):
+    assert np.abs(a - b).max() <= allowed * np.abs(b).max()
+
+
+@pytest.mark.parametrize("form", ["QOperator", "QDQ"])
+def test_statically_quantised_convolutions(tmp_path, form):
+  x = floats(1, 3, 16, 16)
+
+  class Samples(quantization.CalibrationDataReader):
+    def __init__(self):
+      self.left = [{"x": x}, {"x": x / 2}]
+
+    def get_next(self):
+      return self.left.pop() if self.left else None
+
+  path = str(tmp_path / "quantised.onnx")
+  more = {} if form == "QOperator" else {"activation_type": quantization.QuantType.QUInt16,
+                                         "extra_options": {"UseQDQContribOps": True}}
+  quantization.quantize_static(convnet(str(tmp_path / "m.onnx")), path, Samples(),
+                               quant_format=quantization.QuantFormat[form], **more)
+  domains = {node.domain for node in onnx.load(path).graph.node}
+  assert "com.microsoft" in domains
+  agree(path, {"x": x}, 0.02)
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_dynamically_quantised_recurrence(tmp_path, per_channel):
+  """ONNX Runtime rounds the inputs and the state of every step as well."""
+  nodes = [helper.make_node("LSTM", ["x", "W", "R", "B"], ["h", "", "c"], hidden_size=32,
+                            direction="bidirectional"),
+           helper.make_node("MatMul", ["h", "m"], ["y"])]
+  constants = [weights("W", 2, 128, 24), weights("R", 2, 128, 32), weights("B", 2, 256),
+               weights("m", 32, 48)]
+  plain = saved(str(tmp_path / "m.onnx"), nodes, [12, 2, 24], ["y", "c"], constants)
+  path = str(tmp_path / "quantised.onnx")
+  quantization.quantize_dynamic(plain, path, per_channel=per_channel)
+  assert "DynamicQuantizeLSTM" in {node.op_type for node in onnx.load(path).graph.node}
+  agree(path, {"x": floats(12, 2, 24)}, 0.03)
+
+
+def test_what_is_wrong_is_named():
+  op, inputs, attributes, _ = bits_case(4, 16, 64, 10)
+  model, _ = model_of(op, inputs, 1, attributes | {"bits": 3})
+  with pytest.raises(stretto.Error, match="bits") as error:
+    run_ours(model, {})
+  assert "node" in str(error.value)
