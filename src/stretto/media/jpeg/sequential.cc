@@ -40,7 +40,8 @@ bool make_table(const JHUFF_TBL* from, bool dc, HuffmanTable& table) {
   int code = 0, index = 0;
   for (int length = 1; length <= 16; ++length, code <<= 1) {
     const int count = from->bits[length], rest = kFirstBits - length;
-    if (index + count > 256 || code + count > 1 << length) return false;
+    // No code may be all ones.
+    if (index + count > 256 || (count > 0 && code + count >= 1 << length)) return false;
     table.offset[static_cast<size_t>(length)] = index - code;
     for (int i = 0; i < count; ++i, ++index, ++code) {
       const int symbol = from->huffval[index];
