@@ -33,7 +33,9 @@ def test_random_models_give_what_other_engines_give(tmp_path):
 
 def test_every_operator_is_drawn(capfd):
   _stretto.main(["operators", "--json"], sys.executable)
-  known = {row["name"] for row in json.loads(capfd.readouterr().out)["operators"]}
+  listed = {row["name"] for row in json.loads(capfd.readouterr().out)["operators"]}
+  # Those of other domains have tests of their own.
+  known = {name for name in listed if defs.has(name)}
   drawn = {op for row in ROWS for op in row.ops}
   assert known - drawn == set(STRINGS)
   assert all(defs.has(op, domain) for op in drawn for domain in [domain_of(op)])
