@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "stretto/base/error.h"
 #include "stretto/data/index.h"
 
 namespace stretto::data {
