@@ -95,8 +95,10 @@ class Rank:
 
   def timed(self, run) -> dict:
     gc.collect()
+    # First: whoever shares this core may have begun when this rank leaves the barrier.
+    before = traffic()
     self._driver.barrier()
-    before, cpu, start = traffic(), time.process_time(), time.perf_counter()
+    cpu, start = time.process_time(), time.perf_counter()
     own = run()
     seconds, cpu_s = time.perf_counter() - start, time.process_time() - cpu
     if own is not None:
