@@ -16,6 +16,7 @@ from stretto.horovod._compression import Compression
 from stretto.horovod._handles import Handle, describe, full_name, submit, submit_call, synchronize
 from stretto.horovod._members import OPERATIONS, Members
 from stretto.horovod._process_sets import members_of
+from stretto.horovod._state import job
 from stretto.torch._buffers import usable
 from stretto.torch._process_group import CODEC_ELEMENTS, WIRE_CODECS
 
@@ -148,7 +149,12 @@ def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1
   """
   if name and compression is Compression.none and prescale_factor == postscale_factor == 1.0:
     known = op if average is None and type(op) is str else operation_of(average, op)
-    handle = reduce_in_place(members_of(process_set), tensor, known, name)
+    members = job().everyone if process_set is None else members_of(process_set)
+    handle = None
+    if len(members.abandoned) < members.most_abandoned:  # every call of Python counts here
+      handle = members.again("allreduce.", name, tensor, known, members.abandoned)
+    if handle is None:
+      handle = reduce_in_place(members, tensor, known, name)
     if handle is not None:
       return handle
   return reduce_tensors([tensor], [tensor], average, name, compression, op, prescale_factor,
