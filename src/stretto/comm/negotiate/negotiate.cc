@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -24,6 +25,9 @@ constexpr size_t kMostNames = 4096;
 constexpr int kRankBits = 24;
 constexpr uint64_t kRankMask = (uint64_t{1} << kRankBits) - 1;
 
+// Names whose memory is read ahead.
+constexpr size_t kAhead = 4;
+
 size_t words_for(size_t bits) { return (bits + 63) / 64; }
 
 bool bit(const std::vector<uint64_t>& words, size_t at) {
@@ -32,6 +36,18 @@ bool bit(const std::vector<uint64_t>& words, size_t at) {
 
 void set_bit(std::vector<uint64_t>* words, size_t at) {
   (*words)[at / 64] |= uint64_t{1} << (at % 64);
+}
+
+void clear_bit(std::vector<uint64_t>* words, size_t at) {
+  (*words)[at / 64] &= ~(uint64_t{1} << (at % 64));
+}
+
+// Ascending. `function` may clear the bit that it gets.
+template <typename Function>
+void for_each_bit(const std::vector<uint64_t>& words, Function&& function) {
+  for (size_t w = 0; w < words.size(); ++w)
+    for (uint64_t rest = words[w]; rest != 0; rest &= rest - 1)
+      function(64 * w + static_cast<size_t>(std::countr_zero(rest)));
 }
 
 uint64_t hash_of(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
@@ -93,14 +109,14 @@ void Negotiator::add(std::string_view name, std::string_view description, double
                      uint64_t ticket) {
   const uint64_t hash = hash_of(name);
   const int known = number_.find(hash);
-  Own& own = known == NameNumbers::kNone ? unknown_[hash] : known_[static_cast<size_t>(known)].own;
+  const auto number = static_cast<size_t>(known);
+  if (known == NameNumbers::kNone ? unknown_.contains(hash) : bit(open_bits_, number))
+    throw_invalid("'{}' was submitted again before it was done: give every tensor a different name",
+                  name);
+  Own& own = known == NameNumbers::kNone ? unknown_[hash] : known_[number].own;
   // Ranks submit names again in much the same order.
   if (const auto after = static_cast<size_t>(known + 1); after < known_.size())
     __builtin_prefetch(&known_[after].own);
-  if (own.open)
-    throw_invalid("'{}' was submitted again before it was done: give every tensor a different name",
-                  name);
-  own.open = true;
   // Equal hashes are taken for equal names everywhere, so its text need not be read again.
   if (own.name.size() != name.size()) own.name = name;
   own.meaning = hash_of(description);
@@ -108,14 +124,21 @@ void Negotiator::add(std::string_view name, std::string_view description, double
   own.since_s = own.reported_s = now_s;
   reported_s_ = std::min(reported_s_, now_s);
   since_s_ = std::min(since_s_, now_s);
+  if (known != NameNumbers::kNone) open(number);
   ++open_;
+}
+
+void Negotiator::open(size_t number) {
+  const Known& known = known_[number];
+  set_bit(&open_bits_, number);
+  if (known.meaning != known.own.meaning) set_bit(&otherwise_bits_, number);
 }
 
 // Null: this rank waits for no such name.
 Negotiator::Own* Negotiator::find_open(uint64_t hash) {
   if (const int known = number_.find(hash); known != NameNumbers::kNone) {
-    Own& own = known_[static_cast<size_t>(known)].own;
-    return own.open ? &own : nullptr;
+    const auto number = static_cast<size_t>(known);
+    return bit(open_bits_, number) ? &known_[number].own : nullptr;
   }
   const auto unknown = unknown_.find(hash);
   return unknown == unknown_.end() ? nullptr : &unknown->second;
@@ -125,9 +148,8 @@ template <typename Function>
 void Negotiator::for_each_open(Function&& function) {
   if (idle()) return;
   for (auto& [hash, own] : unknown_) function(hash, own);
-  for (Known& known : known_) {
-    if (known.own.open) function(known.hash, known.own);
-  }
+  for_each_bit(open_bits_,
+               [&](size_t number) { function(known_[number].hash, known_[number].own); });
 }
 
 void Negotiator::join() {
@@ -155,18 +177,12 @@ void Negotiator::start() {
   flags_ = (joined && done_ ? kJoinedAndDone : 0) | (left_ && done_ ? kLeft : 0);
   left_rank_ = left_ && done_ ? static_cast<uint32_t>(rank_) + 1 : 0;
   last_joined_ = joined ? joined_ << kRankBits | static_cast<uint64_t>(rank_) : 0;
-  ready_.assign(words_for(known_.size()), joined ? ~uint64_t{0} : 0);
-  handed_.assign(ready_.size(), 0);
+  ready_ = handed_ = open_bits_;
+  if (joined) ready_.assign(ready_.size(), ~uint64_t{0});
   fresh_.clear();
   differing_.clear();
   for (const auto& [hash, own] : unknown_) fresh_.emplace(hash, own.meaning);
-  for (size_t at = 0; at < known_.size() && !done_; ++at) {
-    const Known& known = known_[at];
-    if (!known.own.open) continue;
-    set_bit(&ready_, at);
-    set_bit(&handed_, at);
-    if (known.meaning != known.own.meaning) differing_.insert(known.hash);
-  }
+  for_each_bit(otherwise_bits_, [&](size_t number) { differing_.insert(known_[number].hash); });
   handed_in_.assign(diagnosed_.size(), std::vector<uint64_t>(words_for(ranks_)));
   for (size_t i = 0; i < diagnosed_.size(); ++i)
     if (joined || find_open(diagnosed_[i])) set_bit(&handed_in_[i], static_cast<size_t>(rank_));
@@ -230,20 +246,24 @@ Negotiator::Result Negotiator::finish(double now_s) {
                 .left = static_cast<int>(left_rank_) - 1,
                 .all_left = (flags_ & kLeft) != 0,
                 .more = !fresh_.empty() || !asked_.empty()};
-  for (size_t at = 0; at < known_.size(); ++at) {
+  for_each_bit(handed_, [&](size_t at) {
+    if (at >= known_.size()) return;
+    if (at + kAhead < known_.size()) __builtin_prefetch(&known_[at + kAhead]);
     Known& known = known_[at];
-    if (known.used == 0 || !bit(handed_, at)) continue;
+    if (known.used == 0) return;
     known.used = round_;
     const bool agreed = bit(ready_, at), hopeless = !agreed && result.left >= 0;
-    if (!agreed && !hopeless) continue;
+    if (!agreed && !hopeless) return;
     if (agreed)
       result.agreed.push_back({.hash = known.hash, .differs = differing_.contains(known.hash)});
-    if (!std::exchange(known.own.open, false)) continue;
+    if (!bit(open_bits_, at)) return;
+    clear_bit(&open_bits_, at);
+    clear_bit(&otherwise_bits_, at);
     --open_;
     Agreed& here = agreed ? result.agreed.back() : result.hopeless.emplace_back();
     here.name = known.own.name;
     here.ticket = known.own.ticket;
-  }
+  });
   if ((flags_ & kJoinedAndDone) != 0) {
     result.last_joined = static_cast<int>(last_joined_ & kRankMask);
     joined_ = 0;
@@ -260,13 +280,18 @@ void Negotiator::number(uint64_t hash, uint64_t meaning) {
   if (free_.empty()) {
     free_.push_back(static_cast<int>(known_.size()));
     known_.emplace_back();
+    open_bits_.resize(words_for(known_.size()));
+    otherwise_bits_.resize(open_bits_.size());
   }
+  const auto at = static_cast<size_t>(free_.back());
   number_.insert(hash, free_.back());
-  Known& known = known_[static_cast<size_t>(free_.back())];
-  known = {.hash = hash, .meaning = meaning, .used = round_, .own = {}};
   free_.pop_back();
-  if (auto unknown = unknown_.extract(hash); !unknown.empty())
-    known.own = std::move(unknown.mapped());
+  Known& known = known_[at];
+  known = {.hash = hash, .meaning = meaning, .used = round_, .own = {}};
+  auto unknown = unknown_.extract(hash);
+  if (unknown.empty()) return;
+  known.own = std::move(unknown.mapped());
+  open(at);
 }
 
 // Depends only on what all ranks have seen. A forgotten name that was submitted meanwhile is new.
@@ -281,7 +306,9 @@ void Negotiator::forget_old() {
     if (number_.size() <= kMostNames / 2) break;
     Known& known = known_[static_cast<size_t>(at)];
     number_.erase(known.hash);
-    if (known.own.open) unknown_[known.hash] = std::move(known.own);
+    if (bit(open_bits_, static_cast<size_t>(at))) unknown_[known.hash] = std::move(known.own);
+    clear_bit(&open_bits_, static_cast<size_t>(at));
+    clear_bit(&otherwise_bits_, static_cast<size_t>(at));
     known = {};
     free_.push_back(at);
   }
@@ -289,8 +316,12 @@ void Negotiator::forget_old() {
 }
 
 void Negotiator::settle(uint64_t hash, std::string_view description) {
-  if (const int known = number_.find(hash); known != NameNumbers::kNone)
-    known_[static_cast<size_t>(known)].meaning = hash_of(description);
+  const int known = number_.find(hash);
+  if (known == NameNumbers::kNone) return;
+  const auto number = static_cast<size_t>(known);
+  known_[number].meaning = hash_of(description);
+  clear_bit(&otherwise_bits_, number);
+  if (bit(open_bits_, number)) open(number);
 }
 
 // Reads the answers to the questions of the last round, passes this round's questions on to the

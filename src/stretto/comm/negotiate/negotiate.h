@@ -98,7 +98,6 @@ class Negotiator {
  private:
   // What this rank has submitted under a name. Kept for the next time.
   struct Own {
-    bool open = false;  // not agreed yet
     uint64_t meaning = 0, ticket = 0;
     double since_s = 0, reported_s = 0;
     std::string name;
@@ -111,6 +110,7 @@ class Negotiator {
   static constexpr double kNever_s = std::numeric_limits<double>::infinity();
 
   Own* find_open(uint64_t hash);
+  void open(size_t number);
   template <typename Function>
   void for_each_open(Function&& function);
   std::vector<Stall> diagnose(double now_s);
@@ -127,8 +127,10 @@ class Negotiator {
   NameNumbers number_;                         // that all ranks know
   std::deque<Known> known_;                    // by number
   std::vector<int> free_;                      // numbers, descending
-  double reported_s_ = kNever_s;               // at most Own::reported_s of any that is open
-  double since_s_ = kNever_s;                  // the same of Own::since_s
+  // Bits by number: the name is open; and it is described here otherwise than all ranks remember.
+  std::vector<uint64_t> open_bits_, otherwise_bits_;
+  double reported_s_ = kNever_s;  // at most Own::reported_s of any that is open
+  double since_s_ = kNever_s;     // the same of Own::since_s
   double limit_s_ = kNever_s;
 
   bool done_ = false;  // nothing was open at the start of this round
