@@ -64,6 +64,25 @@ constexpr Algorithm kBarrier[] = {
     {"dissemination", always_fits, barrier_dissemination, barrier_dissemination_cost},
 };
 
+// Of a cost for so many units, on hosts whose ranks share what goes through the card.
+double seconds_of(const Cost& cost, int64_t units, int ranks_of_host, const LinkModel& link,
+                  const ElementBytes& bytes) {
+  const double wire = cost.wire_elements * bytes.wire * link.wire_byte_s;
+  // Processors copy what crosses the network, which on a fast one is most of the work.
+  const double copied = cost.wire_elements / ranks_of_host * bytes.wire;
+  const double local = (cost.local_elements * bytes.local + copied) * link.local_byte_s +
+                       cost.summed_elements * bytes.local * link.sum_byte_s;
+  const double fill = cost.wire_fill_elements * bytes.wire * link.wire_byte_s;
+  const auto all = static_cast<double>(units);
+  // Units overlap the network with the processor, but for one, and never quite; rounds, which wait
+  // for each other, do not overlap.
+  const double alone = std::max(0.1, 1 / all);
+  return cost.wire_rounds * link.wire_latency_s + cost.local_rounds * link.local_latency_s +
+         all * (cost.wire_messages * link.wire_message_s +
+                cost.local_messages * link.local_message_s) +
+         fill + std::max(wire, local) + alone * std::min(wire, local);
+}
+
 }  // namespace
 
 std::span<const Algorithm> algorithms(Collective kind) {
@@ -126,25 +145,10 @@ Cost flat_cost(const Problem& problem, int rounds, double elements) {
           .local_elements = rounds * neighbours * elements};
 }
 
-double estimate_s(const Cost& cost, const LinkModel& link, const ElementBytes& bytes) {
-  const double wire = cost.wire_elements * bytes.wire * link.wire_byte_s;
-  const double local = cost.local_elements * bytes.local * link.local_byte_s +
-                       cost.summed_elements * bytes.local * link.sum_byte_s;
-  const double fill = cost.wire_fill_elements * bytes.wire * link.wire_byte_s;
-  // Units overlap the network with the processor; rounds, which wait for each other, do not
-  // overlap.
-  return cost.wire_rounds * link.wire_latency_s + cost.local_rounds * link.local_latency_s +
-         cost.wire_messages * link.wire_message_s + cost.local_messages * link.local_message_s +
-         fill + std::max(wire, local) + 0.1 * std::min(wire, local);
-}
-
 double estimate_s(const Problem& problem, const Algorithm& algorithm, const LinkModel& link,
                   const ElementBytes& bytes) {
-  Cost cost = algorithm.cost(problem);
-  const double units = static_cast<double>(std::max<int64_t>(1, unit_count(problem)));
-  cost.wire_messages *= units;
-  cost.local_messages *= units;
-  return estimate_s(cost, link, bytes);
+  return seconds_of(algorithm.cost(problem), std::max<int64_t>(1, unit_count(problem)),
+                    problem.host.hosts().largest(), link, bytes);
 }
 
 const Algorithm& choose_algorithm(const Problem& problem, const LinkModel& link,
@@ -161,7 +165,9 @@ const Algorithm& choose_algorithm(const Problem& problem, const LinkModel& link,
 
 std::vector<std::string> algorithms_to_try(const Problem& problem, const LinkModel& link) {
   constexpr double kHopeless = 2.2;
-  const auto seconds = [&](const Algorithm& a) { return estimate_s(a.cost(problem), link, {}); };
+  const auto seconds = [&](const Algorithm& a) {
+    return seconds_of(a.cost(problem), 1, problem.host.hosts().largest(), link, {});
+  };
   const double best = seconds(choose_algorithm(problem, link, {}));
   std::vector<std::string> names;
   for (const Algorithm& a : algorithms(problem.kind))

@@ -54,7 +54,6 @@ struct ElementBytes {
   double local = 4, wire = 4;
 };
 
-double estimate_s(const Cost& cost, const LinkModel& link, const ElementBytes& bytes);
 // Of a whole operation: every unit has messages of its own.
 double estimate_s(const Problem& problem, const Algorithm& algorithm, const LinkModel& link,
                   const ElementBytes& bytes);

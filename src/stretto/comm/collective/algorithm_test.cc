@@ -97,10 +97,11 @@ TEST(Algorithm, TheFirstOfEveryListFitsEverything) {
       }
 }
 
-std::string_view chosen(std::vector<int> host, int64_t bytes, bool exact = false) {
+std::string_view chosen(std::vector<int> host, int64_t bytes, bool exact = false,
+                        const LinkModel& link = {}) {
   const Problem problem{
       .host = std::move(host), .count = bytes / 4, .exact = exact, .unit = 1 << 18};
-  return choose_algorithm(problem, {}, {}).name;
+  return choose_algorithm(problem, link, {}).name;
 }
 
 TEST(Algorithm, DefaultsOverEthernet) {
@@ -112,6 +113,17 @@ TEST(Algorithm, DefaultsOverEthernet) {
   EXPECT_EQ(chosen({0, 1, 0, 1}, 16 << 20), "hierarchical_exchange");
   EXPECT_EQ(chosen({0, 0, 1, 1, 2, 2, 3, 3}, 16 << 20), "hierarchical");
   EXPECT_EQ(chosen({0, 1}, 16 << 20), "gather_sum") << "the same bytes as direct in one round";
+}
+
+// As between two hosts without a limit of the network. Sums there take what the network takes.
+TEST(Algorithm, DefaultsWhereProcessorsAreTheLimit) {
+  LinkModel fast;
+  fast.wire_byte_s = 0.3e-9;
+  fast.wire_latency_s = 20e-6;
+  fast.wire_message_s = 1.3e-6;
+  EXPECT_EQ(chosen({0, 1}, 128 << 10, false, fast), "gather_sum") << "one round";
+  for (const int64_t mb : {1, 4, 16})
+    EXPECT_EQ(chosen({0, 1}, mb << 20, false, fast), "direct") << "half the sums; " << mb << " MB";
 }
 
 TEST(Algorithm, DefaultsOfManyRanks) {

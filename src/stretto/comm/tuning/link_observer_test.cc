@@ -102,6 +102,17 @@ TEST(LinkObserver, OperationsThatOverlapCountTheirBytesOnceAndHaveNoLatency) {
   EXPECT_NEAR(observer.costs()[kWireLatency], 50e-6, 1e-9);
 }
 
+TEST(LinkObserver, AFasterLinkHasAShorterLatencyWhileNobodyKnows) {
+  const LinkModel usual;
+  const auto latency = [&](double byte_s, double known) {
+    return model_of({byte_s, known, 0, 0}, usual).wire_latency_s;
+  };
+  EXPECT_EQ(latency(0, 0), usual.wire_latency_s);
+  EXPECT_EQ(latency(80e-9, 0), usual.wire_latency_s) << "not longer";
+  EXPECT_LT(latency(0.25e-9, 0), 20e-6);
+  EXPECT_EQ(latency(0.25e-9, 33e-6), 33e-6);
+}
+
 TEST(LinkObserver, TextGoesThereAndBack) {
   const LinkCosts costs = costs_of(LinkModel{});
   EXPECT_EQ(parse_link_costs(link_costs_text(costs)), costs);
