@@ -67,7 +67,10 @@ void EngineImpl::mark(GroupState& state, Group id, StepFinder::Event event) {
 void EngineImpl::pass_mark(GroupState& state, Group id, const StepMark& mark) {
   StepTuning& tuning = *state.tuning;
   StepEnd end = end_step(tuning, state, options_, mark);
-  if (end.changed) state.plans.clear();
+  if (end.changed) {
+    state.plans.clear();
+    links_->on_new_settings();
+  }
   if (end.remember) errands_.push_back(std::move(end.remember));
   if (!end.asks) return;
   // In a group of its own, so that the order of the caller's operations does not change.

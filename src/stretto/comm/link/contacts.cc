@@ -80,6 +80,13 @@ int Links::first_streams(int rank) const {
   return std::min(shares_memory(rank) ? 1 : rails_to(rank) + interfaces, most_streams(rank));
 }
 
+// No other rank is reached by several rails.
+bool Links::has_one_rail() const {
+  for (int rank = 0; rank < membership_.size; ++rank)
+    if (rank != membership_.rank && first_streams(rank) > 1) return false;
+  return true;
+}
+
 void Links::check_transports() const {
   if (parse_transports(options_.transports).tcp) return;
   for (int rank = 0; rank < membership_.size; ++rank) {
@@ -274,7 +281,14 @@ void Links::choose_streams(double now) {
     acknowledged += static_cast<int64_t>(link->acknowledged_bytes());
   }
   const bool pressed = under_way >= kPressedBytes && (pending_.empty() || now > opening_until_s_);
-  if (!choice_.observe(pressed, acknowledged, now)) return;
+  if (choice_.observe(pressed, acknowledged, now)) use_choice();
+}
+
+void Links::on_new_settings() {
+  if (choice_.begin_round_again()) use_choice();
+}
+
+void Links::use_choice() {
   for (Link* link : active_) link->use_streams(choice_.count());
 }
 

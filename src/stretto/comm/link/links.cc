@@ -23,7 +23,7 @@ namespace stretto::comm {
 namespace {
 
 constexpr int kEventsPerPoll = 64;
-constexpr int kFirstStreams = 2;  // used until StreamChoice has measured
+constexpr int kFirstStreams = 2;  // used until StreamChoice has measured, where there are rails
 // A chunk that takes longer no longer counts, so a slow link does not hold up the others.
 constexpr double kPacedChunkTimeout_s = 0.02;
 constexpr double kLeftChunks_s = 0.01;  // a slow stream looks again at chunks that it left
@@ -89,6 +89,7 @@ Links::Links(Store& store, Membership membership, const Options& options, const 
   publish(store);
   read_records(store);
   check_transports();
+  if (options_.streams == 0 && has_one_rail()) choice_ = {1, options_.connected_streams()};
   listen(true);  // earlier connections wait in the listener's queue until here
   connect_to_neighbours();
   last_poll_s_ = now_s();

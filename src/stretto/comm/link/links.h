@@ -71,6 +71,8 @@ class Links {
   void interrupt();
   // False when all links have been silent for so long that this rank is the one cut off.
   bool hears_anyone() const;
+  // Operations are cut or sent otherwise from now on: rates before and after are not compared.
+  void on_new_settings();
   // Calls interrupt() if poll() sleeps while messages are queued. Needs the lock.
   void wake();
 
@@ -152,6 +154,7 @@ class Links {
   bool shares_memory(int rank) const;
   int rails_to(int rank) const;
   int first_streams(int rank) const;
+  bool has_one_rail() const;
   Link& make_link(int rank);
   Link& connect_to(int rank);
   void dial(int rank, int stream);
@@ -164,6 +167,7 @@ class Links {
   void add_stream(int rank, int stream, int streams, std::unique_ptr<Pipe> pipe);
   void redial();
   void choose_streams(double now);
+  void use_choice();
   void end_contact(int rank, std::string_view reason, bool has_left);
   double expire_contacts(double now);
 

@@ -1,6 +1,7 @@
 #include "stretto/comm/link/stream_choice.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace stretto::comm {
 namespace {
@@ -41,6 +42,11 @@ bool StreamChoice::observe(bool pressed, int64_t acknowledged_bytes, double now_
   if (!settling_) return end_window(now_s);
   begin_window(false);
   return false;
+}
+
+bool StreamChoice::begin_round_again() {
+  begin_window(true);
+  return std::exchange(testing_, false);
 }
 
 void StreamChoice::begin_window(bool settling) {

@@ -1,8 +1,8 @@
 // Finds how many streams should carry large messages, while some are under way. It tries twice as
 // many streams, alternately with those in use, and keeps them if they carry clearly more. That
 // helps where single connections are capped or lose packets. Where the network is the bottleneck,
-// more streams only cost time, and the first trial shows it. Trials are repeated once a minute,
-// with more streams and with fewer.
+// more streams only cost time, and the first trial shows it. Where processors are, one stream
+// carries the most. Trials are repeated once a minute, with more streams and with fewer.
 //
 // A pure state machine: the same observations give the same choice. A rank has one choice for all
 // its links, because on a shared wire more streams of one link only take from the others.
@@ -23,13 +23,17 @@ class StreamChoice {
   // acknowledged_bytes: since the start. True when count() has changed.
   bool observe(bool pressed, int64_t acknowledged_bytes, double now_s);
 
+  // Something else has changed that rates depend on: what was measured in this round does not
+  // count. True when count() has changed.
+  bool begin_round_again();
+
  private:
   void begin_window(bool settling);
   bool end_window(double now_s);
   void propose(int count);
   void decide(bool won, double now_s);
 
-  const int start_, most_;
+  int start_, most_;
   int kept_;
   int trial_ = 0;  // streams being tried; 0: none until try_at_s_
   bool testing_ = false, settling_ = true;

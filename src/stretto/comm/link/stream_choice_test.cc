@@ -126,6 +126,31 @@ TEST(StreamChoice, ABusyMomentDoesNotEndATrialThatWon) {
   EXPECT_EQ(link.choice.count(), 4);
 }
 
+TEST(StreamChoice, OneStreamIsEnoughWhereProcessorsAreTheLimit) {
+  Simulation link(1, 8);
+  for (int i = 0; i < 100; ++i)
+    link.operation(kLarge, [](int streams) { return 20000 * kMbit / (1 + 0.1 * streams); });
+  EXPECT_EQ(link.choice.count(), 1);
+  link.now += 61;
+  for (int i = 0; i < 10; ++i) link.operation(kLarge, capped(250, 1000));
+  EXPECT_EQ(link.choice.count(), 4) << "as connections are capped now";
+}
+
+// A tuner tries a unit that is twice as fast while four streams are tried.
+TEST(StreamChoice, RatesWithOtherSettingsAreNotCompared) {
+  for (const bool told : {false, true}) {
+    Simulation link;
+    double factor = 1;
+    for (int i = 0; i < 60; ++i) {
+      link.operation(4 << 20, [&](int) { return factor * 1000 * kMbit; });
+      const double before = factor;
+      factor = link.choice.count() == 4 ? 2 : 1;
+      if (told && factor != before && link.choice.begin_round_again()) ++link.changes;
+    }
+    EXPECT_EQ(link.choice.count() == 2, told);
+  }
+}
+
 TEST(StreamChoice, KeepsToAFixedNumber) {
   Simulation link(4, 4);
   link.operation(kLarge, capped(250, 1000));
