@@ -337,7 +337,8 @@ bool Units::execute(Unit& unit, int32_t index, std::vector<int32_t>* ready) {
            .ahead = unit.ahead,
            .rendezvous = open.operation.rendezvous,
            .streams = open.streams,
-           .tells_written = unit.searches() && !unit.plan->searched[index].empty()});
+           .tells_written = unit.searches() && !unit.plan->searched[index].empty(),
+           .following_bytes = size * static_cast<uint64_t>(open.units - open.started_units)});
       return false;
     }
     case Action::kReceive: {

@@ -60,7 +60,8 @@ struct Message {
   int32_t ahead = 0;        // a number for the receiver, which expect() and tickets give it
   bool rendezvous = false;  // an RTS goes first, also below the eager limit
   int streams = 0;          // on how many streams its chunks may travel; 0: as use_streams() says
-  bool tells_written = false;  // Events::written says which bytes of it have been written
+  bool tells_written = false;    // Events::written says which bytes of it have been written
+  uint64_t following_bytes = 0;  // about as many will follow it to this rank
 };
 
 // What happened on all links, in order. The engine reads it after the call that caused it.
@@ -276,6 +277,7 @@ class Link {
   std::deque<std::shared_ptr<Outgoing>> queue_;
   std::vector<StreamLoad> others_;    // scratch memory of leaves_to_faster()
   uint64_t uncut_bytes_ = 0;          // of messages in queue_, not given to chunks
+  uint64_t following_bytes_ = 0;      // of the last large message that was queued
   std::deque<uint64_t> again_;        // chunks to send again, because their stream broke
   std::deque<Chunk> unacknowledged_;  // of consecutive numbers
   uint64_t first_unacknowledged_ = 1, acknowledged_to_ = 0;

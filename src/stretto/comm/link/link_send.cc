@@ -23,6 +23,7 @@ void Link::send(const Message& m) {
   out->streams = m.streams;
   out->tells_written = m.tells_written;
   sends_large_ |= m.bytes > settings_.chunk_bytes;
+  if (m.bytes >= settings_.chunk_bytes) following_bytes_ = m.following_bytes;
   const bool eager = promised_ - consumed_there_ + m.bytes <= settings_.eager_limit_bytes;
   if (m.bytes > 0 && (m.rendezvous || !eager)) {
     out->ticket = m.ticket;
@@ -131,7 +132,8 @@ bool Link::is_slow(const Stream& s, double now) const {
   return rate > 0 && std::any_of(streams_.begin(), streams_.end(), much_faster);
 }
 
-// Whether faster streams write all that is queued before this one would write the next chunk.
+// Whether faster streams write all that is queued or follows before this one would write the next
+// chunk.
 bool Link::leaves_to_faster(Stream& s, const Outgoing& message) {
   if (alive_ < 2 || message.bytes < settings_.chunk_bytes) return false;
   const double now = now_s();
@@ -147,8 +149,8 @@ bool Link::leaves_to_faster(Stream& s, const Outgoing& message) {
     if (!other || !other->alive || !carries(living++, message) || other.get() == &s) continue;
     if (const auto others_load = load(*other, now)) others_.push_back(*others_load);
   }
-  const auto uncut = static_cast<int64_t>(uncut_bytes_);
-  return finish_first(others_, *own, chunk, (uncut + chunk - 1) / chunk);
+  const auto left = static_cast<int64_t>(uncut_bytes_ + following_bytes_);
+  return finish_first(others_, *own, chunk, (left + chunk - 1) / chunk);
 }
 
 bool Link::awaits_pacing() const {

@@ -67,12 +67,13 @@ struct SlowStream : ::testing::Test {
     slow.held = fast.held = 0;
   }
 
-  void send(int chunks) {
+  void send(int chunks, int following = 0) {
     data.emplace_back(chunks * kChunk);
     link.send({.key = {.sequence = ++sequence},
                .data = data.back().data(),
                .bytes = data.back().size(),
-               .ticket = {&data, 0}});
+               .ticket = {&data, 0},
+               .following_bytes = following * uint64_t{kChunk}});
   }
   static void wait_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
   static int64_t since(const Card& card, int64_t before) { return card.written - before; }
@@ -95,6 +96,14 @@ TEST_F(SlowStream, LeavesTheLastChunksToTheFastOne) {
 TEST_F(SlowStream, TakesItsShareOfAMessageThatIsLong) {
   const int64_t slow_before = slow.written;
   send(200);
+  link.flush();
+  EXPECT_GE(since(slow, slow_before), static_cast<int64_t>(kChunk));
+}
+
+// The engine queues the units of an operation one after the other.
+TEST_F(SlowStream, TakesItsShareWhereMuchFollows) {
+  const int64_t slow_before = slow.written;
+  send(2, 200);
   link.flush();
   EXPECT_GE(since(slow, slow_before), static_cast<int64_t>(kChunk));
 }
