@@ -10,7 +10,8 @@ CASES = {
   "a pool whose indices nothing reads": (
     torch.nn.AdaptiveMaxPool1d(1), (2, 5, 40), "global_pool"),
   "a window as large as the image": (torch.nn.AvgPool2d(7), (2, 5, 7, 7), "global_pool"),
-  "a window as large as the volume": (torch.nn.MaxPool3d((3, 4, 5)), (2, 5, 3, 4, 5), "global_pool"),
+  "a window as large as the volume": (
+    torch.nn.MaxPool3d((3, 4, 5)), (2, 5, 3, 4, 5), "global_pool"),
 }
 
 
