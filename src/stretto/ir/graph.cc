@@ -188,6 +188,20 @@ void sort(Graph& graph) {
   graph.nodes = std::move(sorted);
 }
 
+namespace {
+
+// Kernels often lack what is rarely asked for, such as the indices of a pool.
+void leave_out_unread(Node& node, const std::vector<bool>& read) {
+  const std::span<const Port> ports = node.op->outputs;
+  for (size_t i = 0; i < std::min(node.outputs.size(), ports.size()); ++i) {
+    ValueId& id = node.outputs[i];
+    if (ports[i].arity == Arity::kOptional && id != kNone && !read[id]) id = kNone;
+  }
+  while (!node.outputs.empty() && node.outputs.back() == kNone) node.outputs.pop_back();
+}
+
+}  // namespace
+
 int remove_dead(Graph& graph) {
   const Links links(graph);
   std::vector<bool> needed_value(graph.values.size(), false);
@@ -210,8 +224,9 @@ int remove_dead(Graph& graph) {
   graph.nodes = std::move(kept);
 
   for (ValueId id : graph.inputs) needed_value[id] = true;
-  for (const Node& node : graph.nodes) {
-    // Outputs that nobody reads still need a place to be written to.
+  for (Node& node : graph.nodes) {
+    leave_out_unread(node, needed_value);
+    // Other outputs that nobody reads still need a place to be written to.
     for (ValueId id : node.outputs) {
       if (id != kNone) needed_value[id] = true;
     }

@@ -96,8 +96,8 @@ void replace_uses(Graph& graph, ValueId from, ValueId to);
 // Stable topological order. Throws InvalidArgument naming the nodes of a cycle.
 void sort(Graph& graph);
 
-// Removes nodes none of whose outputs reach a graph output, then unused values; renumbers values.
-// Graph inputs stay. Returns the number of nodes removed.
+// Removes nodes none of whose outputs reach a graph output, optional outputs that nothing reads,
+// then unused values; renumbers values. Graph inputs stay. Returns the number of nodes removed.
 int remove_dead(Graph& graph);
 
 // Runs shape and type inference over all nodes in order, constants known at compile time included

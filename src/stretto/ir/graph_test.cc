@@ -49,6 +49,26 @@ TEST(Graph, RemovesTheDeadAndRenumbers) {
   verify(g);
 }
 
+TEST(Graph, LeavesOutOptionalOutputsThatNothingReads) {
+  Graph g;
+  const ValueId x = g.add_value("x", DType::kFloat32, Shape{1, 2, 4, 4});
+  const ValueId y = g.add_value("y"), indices = g.add_value("indices");
+  g.inputs = {x};
+  Attributes attributes;
+  attributes.set("kernel_shape", std::vector<int64_t>{4, 4});
+  g.add_node("MaxPool", {x}, {y, indices}, std::move(attributes));
+  g.outputs = {y, indices};
+  infer(g);
+  remove_dead(g);
+  EXPECT_EQ(g.nodes[0].outputs.size(), 2u) << "a caller reads them";
+  g.outputs.pop_back();
+  EXPECT_EQ(remove_dead(g), 0);
+  EXPECT_EQ(g.nodes[0].outputs.size(), 1u);
+  EXPECT_EQ(g.values.size(), 2u);
+  infer(g);
+  verify(g);
+}
+
 TEST(Graph, SortsAndNamesCycles) {
   Graph g = chain();
   std::swap(g.nodes[0], g.nodes[1]);

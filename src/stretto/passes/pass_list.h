@@ -6,6 +6,7 @@
 namespace stretto::passes {
 
 extern const Pass kComputedConv;
+extern const Pass kEinsumProducts;
 extern const Pass kFoldConstants;
 extern const Pass kMultiplyInFloats;
 extern const Pass kMultiplyInIntegers;

@@ -53,6 +53,7 @@ void check_face(const std::vector<Face>& before, const std::vector<Face>& after)
 std::span<const Pass* const> pipeline() {
   // Each line: what holds once the pass has run.
   static constexpr const Pass* kPipeline[] = {
+      &kEinsumProducts,       // sums over named axes are products, but for diagonals
       &kFoldConstants,        // no node has only known inputs, unless its result is large
       &kMultiplyInIntegers,   // bytes times constant bytes are stretto.IntegerLinear
       &kMultiplyInFloats,     // other products of quantised tensors are products of floats

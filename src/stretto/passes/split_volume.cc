@@ -6,7 +6,8 @@
 //   [n, c, d, h, w] -> [n, d, c, h, w] -> gathered [n * out_d, taps * c, h, w] -> Conv
 //                   -> [n * out_d, k, out_h, out_w] -> [n, k, out_d, out_h, out_w]
 //
-// A pool is one over planes and one along the depth: maxima and means of full boxes separate.
+// A pool is one over planes and one along the depth: maxima and means of full boxes separate, and
+// so do the axes of Resize.
 #include "stretto/ir/operator.h"
 #include "stretto/ir/ops/window.h"
 #include "stretto/passes/match.h"
@@ -15,7 +16,7 @@
 namespace stretto::passes {
 namespace {
 
-constexpr std::string_view kRules[] = {"volume-conv", "volume-pool"};
+constexpr std::string_view kRules[] = {"volume-conv", "volume-pool", "volume-resize"};
 const std::vector<int64_t> kDepthFirst{0, 2, 1, 3, 4};  // its own inverse
 
 ValueId reshaped(Rewriter& graph, int n, ValueId x, const Shape& shape, std::string_view what) {
@@ -163,11 +164,52 @@ void pool(Rewriter& graph, int n, PassContext& context) {
   become_reshape(graph, n, read);
 }
 
+void resize(Rewriter& graph, int n, PassContext& context) {
+  const Node node = graph.node(n);
+  const Shape x = graph.shape(node.inputs[0]), y = graph.shape(node.outputs[0]);
+  const Attributes& a = node.attributes;
+  if (x.size() != 5 || graph.dtype(node.inputs[0]) != DType::kFloat32 || element_count(y) == 0 ||
+      x[0] != y[0] || x[1] != y[1] || a.integer("antialias", 0) != 0 || a.has("axes") ||
+      a.text("keep_aspect_ratio_policy", "stretch") != "stretch" ||
+      a.text("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize") {
+    return;
+  }
+  std::vector<double> scales(5, 0);  // 0: the quotient of the sizes
+  if (node.inputs.size() > 2 && node.inputs[2] != kNone) {
+    const Tensor* given = graph.constant(node.inputs[2]);
+    if (given == nullptr || (given->count() != 5 && given->count() != 0)) return;
+    if (given->count() == 5) scales = given->as_doubles();
+  }
+  if (!context.allow("volume-resize", node.name)) return;
+  const auto resized = [&](ValueId from, const Shape& to, double scale_h, double scale_w,
+                           std::string_view what) {
+    std::vector<ValueId> inputs{from, kNone};
+    if (scale_h > 0) {
+      Tensor both(DType::kFloat32, {4});
+      const auto values = both.mutable_values<float>();
+      values[0] = values[1] = 1;
+      values[2] = static_cast<float>(scale_h);
+      values[3] = static_cast<float>(scale_w);
+      inputs.push_back(graph.add_constant("scales", std::move(both)));
+    } else {
+      inputs.insert(inputs.end(), {kNone, graph.add_constant("sizes", Tensor::int64s(to))});
+    }
+    return graph.insert(n, "Resize", inputs, a, DType::kFloat32, to, node.name + std::string(what));
+  };
+  ValueId read = reshaped(graph, n, node.inputs[0], {x[0], x[1] * x[2], x[3], x[4]}, ".planes");
+  read = resized(read, {x[0], x[1] * x[2], y[3], y[4]}, scales[3], scales[4], ".resize");
+  const int64_t plane = y[3] * y[4];
+  read = reshaped(graph, n, read, {x[0], x[1], x[2], plane}, ".depth");
+  read = resized(read, {x[0], x[1], y[2], plane}, scales[2], 1, ".deep_resize");
+  become_reshape(graph, n, read);
+}
+
 void run(ir::Graph& graph, PassContext& context) {
   Rewriter rewriter(graph);
   for (int n = 0; n < rewriter.count(); ++n) {
     if (rewriter.is(n, "Conv")) convolution(rewriter, n, context);
     if (rewriter.is(n, "MaxPool") || rewriter.is(n, "AveragePool")) pool(rewriter, n, context);
+    if (rewriter.is(n, "Resize")) resize(rewriter, n, context);
   }
   rewriter.finish();
 }
@@ -175,7 +217,7 @@ void run(ir::Graph& graph, PassContext& context) {
 }  // namespace
 
 const Pass kSplitVolume{.name = "split-volume",
-                        .summary = "convolutions and pools over volumes as those over planes",
+                        .summary = "windows over volumes as those over planes",
                         .rules = kRules,
                         .run = run};
 

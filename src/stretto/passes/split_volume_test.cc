@@ -65,5 +65,24 @@ TEST(SplitVolume, APoolIsTwo) {
   EXPECT_EQ(padded.times("volume-pool"), 1);
 }
 
+TEST(SplitVolume, AResizeIsTwo) {
+  for (std::string_view mode : {"linear", "nearest", "cubic"}) {
+    for (std::string_view places : {"half_pixel", "align_corners", "asymmetric"}) {
+      for (std::string_view how : {"y = Resize(x, _, s)", "y = Resize(x, _, _, z)"}) {
+        const auto r = rewrite(fmt::format(R"(graph g
+          input x: float32[2, 3, 4, 5, 6]
+          constant s: float32[5] = {{1, 1, 2, 1.5, 3}}
+          constant z: int64[5] = {{2, 3, 8, 7, 13}}
+          {} {{mode = "{}", coordinate_transformation_mode = "{}"}}
+          output y)",
+                                           how, mode, places),
+                               {&kSplitVolume});
+        EXPECT_EQ(r.times("volume-resize"), 1) << mode << " " << places;
+        EXPECT_EQ(r.graph.value(r.node("Resize").outputs[0]).shape->size(), 4u);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace stretto::passes

@@ -1,6 +1,7 @@
 // Einsum: sums of products over named axes, with ellipsis and implicit output.
+#include "stretto/ir/ops/einsum.h"
+
 #include <algorithm>
-#include <map>
 
 #include "stretto/ir/ops/elementwise.h"
 #include "stretto/ir/ops/table.h"
@@ -12,13 +13,6 @@ constexpr TypeSet kTypes = kRealTypes | kIndexTypes;
 constexpr Port kInputs[] = {{"Inputs", kTypes, Arity::kVariadic, 'T'}};
 constexpr Port kOutputs[] = {{"Output", kTypes, Arity::kRequired, 'T'}};
 constexpr AttributeSpec kAttributes[] = {{"equation", AttributeKind::kString, true}};
-
-// Axis labels: letters, or '0', '1', ... for the axes of the ellipsis, counted from the right.
-struct Plan {
-  std::vector<std::string> terms;  // by input
-  std::string output, summed;
-  std::map<char, int64_t> size;
-};
 
 // Splits "ij,jk->ik" at commas and the arrow, blanks removed.
 std::vector<std::string> split_equation(const std::string& equation, bool& has_output) {
@@ -52,14 +46,16 @@ std::string expand_ellipsis(std::string term, int64_t rank) {
   return term;
 }
 
-Plan make_plan(const std::string& equation, const std::vector<Shape>& shapes) {
+}  // namespace
+
+EinsumPlan plan_einsum(const std::string& equation, const std::vector<Shape>& shapes) {
   bool has_output = false;
   std::vector<std::string> parts = split_equation(equation, has_output);
   if (parts.size() - (has_output ? 1 : 0) != shapes.size()) {
     throw_invalid("equation: '{}' has {} terms for {} inputs", equation,
                   parts.size() - (has_output ? 1 : 0), shapes.size());
   }
-  Plan plan;
+  EinsumPlan plan;
   int64_t ellipsis = 0;
   for (size_t i = 0; i < shapes.size(); ++i) {
     const bool dots = parts[i].find("...") != std::string::npos;
@@ -104,7 +100,9 @@ Plan make_plan(const std::string& equation, const std::vector<Shape>& shapes) {
   return plan;
 }
 
-Shape sizes_of(const Plan& plan, const std::string& labels) {
+namespace {
+
+Shape sizes_of(const EinsumPlan& plan, const std::string& labels) {
   Shape shape;
   for (char label : labels) shape.push_back(plan.size.at(label));
   return shape;
@@ -113,7 +111,7 @@ Shape sizes_of(const Plan& plan, const std::string& labels) {
 void infer(Inference& c) {
   std::vector<Shape> shapes;
   for (int i = 0; i < c.input_count(); ++i) shapes.push_back(c.shape(i));
-  const Plan plan = make_plan(c.attributes().text("equation", ""), shapes);
+  const EinsumPlan plan = plan_einsum(c.attributes().text("equation", ""), shapes);
   c.set_output(0, c.dtype(0), sizes_of(plan, plan.output));
 }
 
@@ -132,7 +130,7 @@ Strides strides_along(const std::string& term, const Shape& shape, const std::st
 void evaluate(Evaluation& c) {
   std::vector<Shape> shapes;
   for (const Tensor& input : c.inputs) shapes.push_back(input.shape());
-  const Plan plan = make_plan(c.attributes.text("equation", ""), shapes);
+  const EinsumPlan plan = plan_einsum(c.attributes.text("equation", ""), shapes);
   std::vector<Strides> outer, inner;
   for (size_t i = 0; i < shapes.size(); ++i) {
     outer.push_back(strides_along(plan.terms[i], shapes[i], plan.output));
@@ -176,7 +174,7 @@ double flops(const Graph& graph, const Node& node) {
   std::vector<Shape> shapes;
   for (ValueId id : node.inputs) shapes.push_back(*graph.value(id).shape);
   double product = shapes.size() > 1 ? 2 : 0;
-  for (const auto& [label, size] : make_plan(node.attributes.text("equation", ""), shapes).size) {
+  for (const auto& [label, size] : plan_einsum(node.attributes.text("equation", ""), shapes).size) {
     product *= static_cast<double>(size);
   }
   return product;

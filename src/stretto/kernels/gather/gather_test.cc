@@ -27,6 +27,26 @@ TEST(Gather, ShapesTypesThreads) {
   check_rows(kGather, GatherProblem{.axis = 4, .inner = 3, .indices = 0}, 0);
 }
 
+TEST(Gather, RunsOfIndicesThatFollowEachOther) {
+  for (const int threads : {1, 2, 3}) {
+    for (const int64_t step : {1, 7, 40, 300}) {  // indices of a run
+      for (const int64_t inner : {1, 2, 3}) {
+        GatherProblem p{.outer = 5, .axis = 700, .inner = inner, .indices = 1000};
+        p.target.threads = threads;
+        check_rows(kGather, p, 0, [&](Workbench& b) {
+          int64_t* index = reinterpret_cast<int64_t*>(b.input(1).data());
+          for (int64_t i = 0; i < p.indices; ++i) {
+            index[i] = (i / step * 211 + i) % p.axis - (i % 3 == 0 ? p.axis : 0);
+          }
+          index[500] = p.axis;  // zeros, before the first entry
+          index[501] = 0;
+          index[502] = -p.axis - 1;
+        });
+      }
+    }
+  }
+}
+
 TEST(Gather, NegativeAndOutOfRange) {
   const GatherProblem p{.outer = 2, .axis = 4, .inner = 1, .indices = 6};
   check_rows(kGather, p, 0, [](Workbench& b) {

@@ -15,16 +15,46 @@ bool both_layouts(Lowering& l, const ir::Node& node, const kernels::Family& fami
   return l.add(node, family, {node.inputs[0]}, {node.outputs[0]}, choices);
 }
 
+// The whole of every map to one value.
+bool add_global_pool(Lowering& l, const ir::Node& node, kernels::Pooling kind) {
+  const Shape& x = l.shape(node.inputs[0]);
+  if (x.size() < 3 || !l.is_float32(node.inputs[0])) return false;
+  kernels::GlobalPoolProblem p{};
+  p.target = l.target();
+  p.n = x[0];
+  p.c = x[1];
+  p.h = x[2];
+  p.w = 1;
+  for (size_t i = 3; i < x.size(); ++i) p.w *= x[i];
+  p.kind = kind;
+  if (x.size() == 4) return both_layouts(l, node, kernels::kGlobalPool, p);
+  return l.add<kernels::GlobalPoolProblem>(node, kernels::kGlobalPool, {node.inputs[0]},
+                                           {node.outputs[0]},
+                                           {{p, {Layout::kPlain}, {Layout::kPlain}}});
+}
+
+bool covers(const ir::ops::Window& w, std::span<const int64_t> sizes) {
+  const auto none = [](const auto& pads) {
+    return std::all_of(pads.begin(), pads.end(), [](int64_t pad) { return pad == 0; });
+  };
+  return std::equal(sizes.begin(), sizes.end(), w.kernel.end() - sizes.size()) &&
+         none(w.pad_begin) && none(w.pad_end);
+}
+
 }  // namespace
 
 bool lower_pool(Lowering& l, const ir::Node& node) {
   const Shape& x = l.shape(node.inputs[0]);
   const Shape& y = l.shape(node.outputs[0]);
   const bool indices = node.outputs.size() > 1 && node.outputs[1] != ir::kNone;
-  if (x.size() != 4 || !l.is_float32(node.inputs[0]) || indices) return false;
+  if (x.size() < 3 || x.size() > 5 || !l.is_float32(node.inputs[0]) || indices) return false;
   const auto kernel = node.attributes.integers("kernel_shape", {});
   const ir::ops::Window w = ir::ops::make_window(node.attributes, std::span(x).subspan(2), kernel,
                                                  node.attributes.integer("ceil_mode", 0) != 0);
+  const kernels::Pooling kind =
+      node.op->name == "MaxPool" ? kernels::Pooling::kMax : kernels::Pooling::kAverage;
+  if (covers(w, std::span(x).subspan(2))) return add_global_pool(l, node, kind);
+  if (x.size() != 4) return false;
   for (const auto& extents : {w.kernel, w.stride, w.dilation, w.pad_begin, w.pad_end}) {
     if (!small_window(extents)) return false;
   }
@@ -47,26 +77,15 @@ bool lower_pool(Lowering& l, const ir::Node& node) {
   p.pad_left = narrow(w.pad_begin[2]);
   p.pad_bottom = narrow(w.pad_end[1]);
   p.pad_right = narrow(w.pad_end[2]);
-  p.kind = node.op->name == "MaxPool" ? kernels::Pooling::kMax : kernels::Pooling::kAverage;
+  p.kind = kind;
   p.count_include_pad = static_cast<uint8_t>(node.attributes.integer("count_include_pad", 0) != 0);
   return both_layouts(l, node, kernels::kPool2d, p);
 }
 
 bool lower_global_pool(Lowering& l, const ir::Node& node) {
-  const Shape& x = l.shape(node.inputs[0]);
-  if (x.size() < 3 || !l.is_float32(node.inputs[0])) return false;
-  kernels::GlobalPoolProblem p{};
-  p.target = l.target();
-  p.n = x[0];
-  p.c = x[1];
-  p.h = x[2];
-  p.w = 1;
-  for (size_t i = 3; i < x.size(); ++i) p.w *= x[i];
-  p.kind = node.op->name == "GlobalMaxPool" ? kernels::Pooling::kMax : kernels::Pooling::kAverage;
-  if (x.size() == 4) return both_layouts(l, node, kernels::kGlobalPool, p);
-  return l.add<kernels::GlobalPoolProblem>(node, kernels::kGlobalPool, {node.inputs[0]},
-                                           {node.outputs[0]},
-                                           {{p, {Layout::kPlain}, {Layout::kPlain}}});
+  return add_global_pool(
+      l, node,
+      node.op->name == "GlobalMaxPool" ? kernels::Pooling::kMax : kernels::Pooling::kAverage);
 }
 
 }  // namespace stretto::runtime

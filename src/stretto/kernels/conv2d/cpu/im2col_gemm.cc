@@ -2,7 +2,8 @@
 // holds one tap of one input channel for neighbouring output pixels, zero where only padding is
 // seen.
 //
-// Plain output: rows are output channels, vectors are pixels (the lines are B, the weights A).
+// Plain output: rows are output channels, vectors are pixels (the lines are B, the weights A). The
+// bias is one more weight of every row, and meets a line of ones.
 // Blocked output: rows are pixels, vectors are output channels (the lines are A, the weights B),
 // unless the groups are no whole blocks; those are computed as for a plain output and scattered.
 // The gather costs about one load and store per tap and pixel, shared by all outputs of the group.
@@ -24,6 +25,7 @@ struct Plan {
   bool pixel_rows;         // rows of the product are pixels
   Panels panels;           // output blocks of one group when pixel_rows, else one panel
   int64_t line;            // pixels of a gathered line
+  int64_t steps;           // of the product: depth, and one for the bias unless pixel_rows
   int64_t lines_per_plane;
   int64_t thread_scratch;  // floats
 };
@@ -37,6 +39,7 @@ Plan make_plan(const Conv2dProblem& p) {
             .pixel_rows = false,
             .panels = {1, 1, 1},
             .line = 0,
+            .steps = 0,
             .lines_per_plane = 0,
             .thread_scratch = 0};
   plan.pixel_rows =
@@ -46,12 +49,14 @@ Plan make_plan(const Conv2dProblem& p) {
     const int64_t rows = set.max_rows[plan.panels.width];
     const int64_t most = cpu_info().l2_bytes / 2 / (plan.depth * 4) / rows * rows;
     plan.line = std::clamp<int64_t>(most, rows, 8 * rows);
-    plan.thread_scratch = plan.depth * plan.line;
+    plan.steps = plan.depth;
+    plan.thread_scratch = plan.steps * plan.line;
   } else {
     const int64_t vectors = choose_panels(set, 2, plan.outputs).width;
     plan.line = vectors * plan.block;
+    plan.steps = plan.depth + 1;
     // The lines, a tile, and two lines to finish it in.
-    plan.thread_scratch = (plan.depth + TileSet::kMaxRows + 2) * plan.line;
+    plan.thread_scratch = (plan.steps + TileSet::kMaxRows + 2) * plan.line;
   }
   plan.lines_per_plane = (plan.plane + plan.line - 1) / plan.line;
   plan.thread_scratch = round_up(plan.thread_scratch, 16);
@@ -63,6 +68,13 @@ bool sums_in_place(const Conv2dProblem& p) {
   return p.y_layout == Layout::kPlain && tile_applies(p.epilogue.activation);
 }
 
+// Whether output pixel i sees input pixel i of a plain map and no other.
+bool copies_lines(const Conv2dProblem& p) {
+  return p.x_layout == Layout::kPlain && p.kernel_h == 1 && p.kernel_w == 1 && p.stride_h == 1 &&
+         p.stride_w == 1 && p.pad_top == 0 && p.pad_left == 0 && p.out_h() == p.h &&
+         p.out_w() == p.w;
+}
+
 // Rows of a map are copied one by one, blocked channels value by value.
 double gather_cycles(const Conv2dProblem& p, const Plan& plan) {
   constexpr double kLine = 13, kRow = 26.5;
@@ -70,9 +82,11 @@ double gather_cycles(const Conv2dProblem& p, const Plan& plan) {
   const bool neighbours = p.stride_w == 1;
   const double value =
       p.x_layout == Layout::kBlocked ? (neighbours ? 1.2 : 1.35) : (neighbours ? 0.27 : 1.35);
-  // A line covers parts of so many rows of the map.
+  // A line covers parts of so many rows of the map. Lines of what the output's pixels see alone are
+  // copied at once.
+  const int64_t copied = copies_lines(p) ? plan.plane / plan.line * plan.line : 0;
   int64_t rows = 0;
-  for (int64_t at = 0; at < plan.plane; at += plan.line) {
+  for (int64_t at = copied; at < plan.plane; at += plan.line) {
     const int64_t end = std::min(at + plan.line, plan.plane);
     rows += (end - 1) / p.out_w() - at / p.out_w() + 1;
   }
@@ -81,14 +95,14 @@ double gather_cycles(const Conv2dProblem& p, const Plan& plan) {
   return map / kFarBytesPerCycle +
          static_cast<double>(plan.depth) *
              (value * static_cast<double>(plan.plane) + kRow * static_cast<double>(rows) +
-              kLine * static_cast<double>(plan.lines_per_plane));
+              kLine * static_cast<double>(plan.lines_per_plane - copied / plan.line));
 }
 
 // Tiles of one group and image, and what comes after them.
 double product_cycles(const Conv2dProblem& p, const Plan& plan) {
   constexpr double kStart = 20;
   const TileSet& set = tile_set(p.target.isa);
-  const auto depth = static_cast<double>(plan.depth);
+  const auto depth = static_cast<double>(plan.steps);
   TileWork work;
   if (plan.pixel_rows) {
     const auto one = [](int) { return 1; };
@@ -138,25 +152,31 @@ Fit fits(const Conv2dProblem& p) {
 
 std::string packing(const Conv2dProblem& p) {
   const Plan plan = make_plan(p);
-  return packing_text("conv2d_im2col", 1, plan.block, plan.pixel_rows ? plan.panels.count : 0);
+  return plan.pixel_rows ? packing_text("conv2d_im2col", 1, plan.block, plan.panels.count)
+                         : packing_text("conv2d_im2col_rows", 1, plan.block);
 }
 
 size_t packed_bytes(const Conv2dProblem& p) {
   const Plan plan = make_plan(p);
-  const int64_t outputs = plan.pixel_rows ? round_up(p.k, plan.block) : p.k;
-  return static_cast<size_t>(round_up(p.k, plan.block) + outputs * plan.depth) * sizeof(float);
+  const int64_t outputs = round_up(p.k, plan.block);
+  return static_cast<size_t>(plan.pixel_rows ? outputs + outputs * plan.depth : p.k * plan.steps) *
+         sizeof(float);
 }
 
-// bias [outputs in whole blocks], then the weights: as they are, or per group and panel
-// [depth][panel outputs].
+// Rows of pixels: the bias [outputs in whole blocks], then the weights per group and panel
+// [depth][panel outputs]. Rows of channels: [outputs][bias, depth].
 void pack(const Conv2dProblem& p, std::span<const Tensor> constants, std::byte* packed) {
   const Plan plan = make_plan(p);
-  float* out = pack_bias(p, constants, reinterpret_cast<float*>(packed));
+  float* out = reinterpret_cast<float*>(packed);
   const auto weight = constants[0].values<float>();
   if (!plan.pixel_rows) {
-    std::copy(weight.begin(), weight.end(), out);
+    for (int64_t k = 0; k < p.k; ++k) {
+      *out++ = p.epilogue.bias ? constants[1].values<float>()[k] : 0;
+      out = std::copy_n(weight.begin() + k * plan.depth, plan.depth, out);
+    }
     return;
   }
+  out = pack_bias(p, constants, out);
   for (int64_t group = 0; group < p.groups; ++group) {
     for (int64_t panel = 0; panel < plan.panels.count; ++panel) {
       const int64_t k0 = plan.panels.begin(panel) * plan.block;
@@ -214,9 +234,15 @@ void gather(const Conv2dProblem& p, const Plan& plan, const float* x, int64_t im
   const bool blocked = p.x_layout == Layout::kBlocked;
   const int64_t block = blocked ? plan.block : 1, in_plane = p.h * p.w;
   const int64_t channels = p.c / p.groups;
+  const bool copied = copies_lines(p) && pixel + plan.line <= plan.plane;
   for (int64_t c = group * channels; c < (group + 1) * channels; ++c) {
     const float* channel =
         x + ((image * blocks_of(p.c, block) + c / block) * in_plane) * block + c % block;
+    if (copied) {
+      std::memcpy(to, channel + pixel, static_cast<size_t>(plan.line) * sizeof(float));
+      to += plan.line;
+      continue;
+    }
     for (int r = 0; r < p.kernel_h; ++r) {
       for (int s = 0; s < p.kernel_w; ++s, to += plan.line) {
         gather_line(p, plan, channel, block, r, s, pixel, to);
@@ -295,21 +321,20 @@ void put_row(const Conv2dProblem& p, const Plan& plan, const Args& args, const f
 void run_channel_rows(const Conv2dProblem& p, const Plan& plan, const Args& args,
                       const Worker& worker) {
   const TileSet& set = tile_set(p.target.isa);
-  const float* bias = reinterpret_cast<const float*>(args.packed);
-  const float* weights = bias + round_up(p.k, plan.block);
+  const float* weights = reinterpret_cast<const float*>(args.packed);
   float* lines = reinterpret_cast<float*>(args.scratch) + worker.thread * plan.thread_scratch;
-  float* sums = lines + plan.depth * plan.line;
+  std::fill_n(lines, plan.line, 1.0f);
+  float* sums = lines + plan.steps * plan.line;
   float* spare = sums + TileSet::kMaxRows * plan.line;
   const int vectors = static_cast<int>(plan.line / plan.block);
   const EvenTiles tiles(plan.outputs, set.max_rows[vectors]);
   Tile tile;
   tile.taps = &kNoTap;
-  tile.a_row = plan.depth;
+  tile.a_row = plan.steps;
   tile.b = lines;
   tile.groups = 1;
-  tile.steps = tile.last_steps = static_cast<int32_t>(plan.depth);
+  tile.steps = tile.last_steps = static_cast<int32_t>(plan.steps);
   tile.c_vector = plan.block;
-  tile.accumulate = true;
   Tile whole = tile;  // for lines that lie in the output as they are
   whole.c_row = plan.plane;
   set_epilogue(whole, p.epilogue);
@@ -325,25 +350,20 @@ void run_channel_rows(const Conv2dProblem& p, const Plan& plan, const Args& args
     const int64_t pixel = unit % plan.lines_per_plane * plan.line;
     const int count = static_cast<int>(std::min(plan.line, plan.plane - pixel));
     if (grid.columns.begin == grid.columns.end) return;
-    gather(p, plan, static_cast<const float*>(args.inputs[0]), image, group, pixel, lines);
+    gather(p, plan, static_cast<const float*>(args.inputs[0]), image, group, pixel,
+           lines + plan.line);
     for (int64_t t = grid.columns.begin; t < grid.columns.end; ++t) {
       const int64_t k0 = group * plan.outputs + tiles.begin(t);
       const int rows = static_cast<int>(tiles.begin(t + 1) - tiles.begin(t));
       if (in_place && count == plan.line) {
         const int64_t at = (image * p.k + k0) * plan.plane + pixel;
-        whole.a = weights + k0 * plan.depth;
+        whole.a = weights + k0 * plan.steps;
         whole.c = static_cast<float*>(args.outputs[0]) + at;
         whole.residual = residual == nullptr ? nullptr : residual + at;
-        for (int i = 0; i < rows; ++i) {
-          std::fill_n(whole.c + i * plan.plane, plan.line, bias[k0 + i]);
-        }
         set.run[vectors][rows](whole);
         continue;
       }
-      for (int i = 0; i < rows; ++i) {
-        std::fill(sums + i * plan.line, sums + (i + 1) * plan.line, bias[k0 + i]);
-      }
-      tile.a = weights + k0 * plan.depth;
+      tile.a = weights + k0 * plan.steps;
       set.run[vectors][rows](tile);
       for (int i = 0; i < rows; ++i) {
         put_row(p, plan, args, sums + i * plan.line, image, k0 + i, pixel, count, spare);
