@@ -327,6 +327,29 @@ TEST(Conv2d, AccuracyDecidesWhichWinogradTilesFit) {
   EXPECT_EQ(fitting(Accuracy::kFast), 3);
 }
 
+// What has to give the same integers in any order is not transformed.
+TEST(Conv2d, NoRowThatRoundsTakesExactSums) {
+  for (const int32_t kernel : {1, 3}) {
+    for (const int32_t stride : {1, 2}) {
+      Conv2dProblem p = square(64, 24, 64, kernel, stride, kernel / 2);
+      p.target.accuracy = Accuracy::kFast;
+      p.x_layout = p.y_layout = Layout::kBlocked;
+      const auto transforming = [&] {
+        int count = 0;
+        for (int row = 0; row < kConv2d.rows; ++row) {
+          const std::string_view name = kConv2d.row_name(row);
+          if (!name.starts_with("winograd") && !name.starts_with("strassen")) continue;
+          count += kConv2d.fits(row, &p).ok ? 1 : 0;
+        }
+        return count;
+      };
+      EXPECT_GT(transforming(), 0);
+      p.exact = 1;
+      EXPECT_EQ(transforming(), 0);
+    }
+  }
+}
+
 TEST(Conv2d, EveryActivation) {
   for (const Activation activation : activations()) {
     for (int32_t stride : {1, 2}) {
