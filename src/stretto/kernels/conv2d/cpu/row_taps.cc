@@ -1,7 +1,8 @@
 // Plain maps with few output channels, where neighbouring pixels are the vectors: resamplers and
-// filters of one signal, whose outputs fill no block of channels. A stride takes every other (third,
-// ...) column, so each line of the input is first dealt into as many lines as the stride; then every
-// tap reads neighbours.
+// filters of one signal, whose outputs fill no block of channels. A stride takes every other
+// (third,
+// ...) column, so each line of the input is first dealt into as many lines as the stride; then
+// every tap reads neighbours.
 //
 // Order of work: row of output / piece of it / line of the input that its window meets / tile. The
 // limit is one load of a vector per tap and pixels, which outputs share.
@@ -243,12 +244,12 @@ double row_cycles(const Conv2dProblem& p, const RowPlan& plan) {
     const auto tiles = static_cast<double>(vectors / together + (last > 2 ? 1 : 0));
     const auto singles = static_cast<double>(last > 2 ? 0 : last);
     // Loads of vectors mostly cross cache lines, which takes a cycle.
-    const double whole = std::max<double>(static_cast<double>(together),
-                                          static_cast<double>(together * p.k) / 2.0);
-    lines += kLine + kTile * (tiles + singles) +
-             static_cast<double>(p.kernel_w) * (tiles * whole + singles * kLatency) +
-             static_cast<double>(plan.line * p.stride_w) *
-                 (p.stride_w <= 4 ? kDealt : kSlowlyDealt);
+    const double whole =
+        std::max<double>(static_cast<double>(together), static_cast<double>(together * p.k) / 2.0);
+    lines +=
+        kLine + kTile * (tiles + singles) +
+        static_cast<double>(p.kernel_w) * (tiles * whole + singles * kLatency) +
+        static_cast<double>(plan.line * p.stride_w) * (p.stride_w <= 4 ? kDealt : kSlowlyDealt);
     pieces += kPiece + static_cast<double>(p.k * pixels) * 0.25;
   }
   int64_t rows = 0;  // of the kernel that lie inside
@@ -256,8 +257,8 @@ double row_cycles(const Conv2dProblem& p, const RowPlan& plan) {
   for (int64_t oy = 0; oy < p.out_h(); ++oy) {
     rows += std::max<int64_t>(vertical.last(oy) - vertical.first(oy), 0);
   }
-  return static_cast<double>(p.n) * (lines * static_cast<double>(rows * p.c) +
-                                     pieces * static_cast<double>(p.out_h()));
+  return static_cast<double>(p.n) *
+         (lines * static_cast<double>(rows * p.c) + pieces * static_cast<double>(p.out_h()));
 }
 
 Fit fits(const Conv2dProblem& p) {
@@ -270,9 +271,8 @@ Fit fits(const Conv2dProblem& p) {
   if (p.n * p.out_h() * p.out_w() == 0 || p.c == 0) return Fit::no("nothing to do");
   const RowPlan plan = make_row_plan(p);
   const int64_t units = p.n * p.out_h() * plan.pieces;
-  const double share =
-      static_cast<double>((units + p.target.threads - 1) / p.target.threads) /
-      static_cast<double>(units);
+  const double share = static_cast<double>((units + p.target.threads - 1) / p.target.threads) /
+                       static_cast<double>(units);
   return Fit::yes(expected_share(
       p.target, problem_flops(p),
       run_cycles(p.target, row_cycles(p, plan) * share,
