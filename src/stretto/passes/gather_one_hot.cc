@@ -89,9 +89,8 @@ void rewrite(Rewriter& graph, int n, PassContext& context) {
       insert("Reshape", {places, graph.add_constant("shape", Tensor::int64s(list))}, list);
   const Tensor around =
       context.derive_one("between rows of zeros", std::array{table}, [&] { return framed(table); });
-  graph.become(n, "Gather", {graph.add_constant(graph.name(node.inputs[1]) + ".framed", around),
-                             rows},
-               {});
+  graph.become(n, "Gather",
+               {graph.add_constant(graph.name(node.inputs[1]) + ".framed", around), rows}, {});
 }
 
 void run(ir::Graph& graph, PassContext& context) {
