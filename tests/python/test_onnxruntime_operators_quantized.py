@@ -85,6 +85,108 @@ CASES = [
 ]
 
 
+def attention(weight=np.int8, columns=False, **more):
+  """Inputs of QAttention: rows of 32, 4 heads."""
+  signed = weight == np.int8
+  inputs = {"x": octets(2, 5, 32),
+            "c_w": octets(32, 96, low=-90 if signed else 0, high=91 if signed else 256,
+                          dtype=weight),
+            "c_b": floats(96), "c_xs": number(0.02),
+            "c_ws": np.abs(floats(96)) * 0.01 if columns else number(0.01),
+            "mask": None, "c_xz": number(120, np.uint8),
+            "c_wz": number(0 if signed else 131, weight)}
+  return inputs | more
+
+
+def embedding(segments, mask):
+  """Inputs of QEmbedLayerNormalization: 9 words, 8 positions, rows of 16."""
+  scales, zeros = [0.02, 0.01, 0.03, 0.01, 0.02], [120, 131, 99, 20, 128]
+  names = ["word", "position", "segment", "gamma", "beta"]
+  given = [True, True, segments, True, True]
+  inputs = {"ids": octets(2, 5, high=9, dtype=np.int32),
+            "segments": octets(2, 5, high=2, dtype=np.int32) if segments else None,
+            "c_word": octets(9, 16), "c_position": octets(8, 16),
+            "c_segment": octets(2, 16) if segments else None,
+            "c_gamma": octets(16), "c_beta": octets(16),
+            "mask": np.array([[1, 1, 1, 0, 0], [1] * 5], np.int32) if mask else None}
+  for name, scale, there in zip(names, scales, given, strict=True):
+    inputs[f"c_{name}_s"] = number(scale) if there else None
+  for name, zero, there in zip(names, zeros, given, strict=True):
+    inputs[f"c_{name}_z"] = number(zero, np.uint8) if there else None
+  return inputs
+
+
+def gemm(c=True, y=True, columns=False, **attributes):
+  inputs = {"a": octets(*((8, 4) if attributes.get("transA") else (4, 8))), "c_as": number(0.03),
+            "c_az": number(118, np.uint8),
+            "c_b": octets(*((6, 8) if attributes.get("transB") else (8, 6)), low=-99, high=99,
+                          dtype=np.int8),
+            "c_bs": np.abs(floats(6)) * 0.02 + 0.001 if columns else number(0.02),
+            "c_bz": octets(6, low=-5, high=5, dtype=np.int8) if columns else number(3, np.int8),
+            "c_c": octets(6, low=-500, high=500, dtype=np.int32) if c else None}
+  if y:
+    inputs |= {"c_ys": number(0.1), "c_yz": number(111, np.uint8)}
+  return "QGemm", inputs, attributes, 1.01 if y else 1e-4
+
+
+def where():
+  inputs = {"c": octets(3, 4, high=2).astype(bool), "x": octets(3, 4), "c_xs": number(0.02),
+            "c_xz": number(100, np.uint8), "y": octets(4), "c_ys": number(0.04),
+            "c_yz": number(140, np.uint8), "c_zs": number(0.05), "c_zz": number(120, np.uint8)}
+  return "QLinearWhere", inputs, {}, 1.01
+
+
+def concat(axis):
+  inputs = {"c_ys": number(0.05), "c_yz": number(120, np.uint8)}
+  for i, (scale, zero) in enumerate([(0.02, 100), (0.05, 120), (0.09, 7)]):
+    inputs |= {f"x{i}": octets(2, 3, 4), f"c_s{i}": number(scale),
+               f"c_z{i}": number(zero, np.uint8)}
+  return "QLinearConcat", inputs, {"axis": axis}, 1.01
+
+
+def channels_last(group=1, columns=False, bias=True, **attributes):
+  count = 8
+  inputs = {"x": octets(2, 7, 9, 4), "c_xs": number(0.02), "c_xz": number(117, np.uint8),
+            "c_w": octets(count, 4 // group, 3, 3, low=-90, high=91, dtype=np.int8),
+            "c_ws": np.abs(floats(count)) * 0.02 + 0.001 if columns else number(0.02),
+            "c_wz": np.zeros(count, np.int8) if columns else number(0, np.int8),
+            "c_ys": number(0.2), "c_yz": number(121, np.uint8),
+            "c_b": octets(count, low=-900, high=900, dtype=np.int32) if bias else None}
+  return "QLinearConv", inputs, {"channels_last": 1, "group": group, **attributes}, 1.01
+
+
+MORE_CASES = [
+    ("QAttention", attention(), {"num_heads": 4}, 1e-4),
+    ("QAttention", attention(columns=True), {"num_heads": 4, "unidirectional": 1}, 1e-4),
+    ("QAttention", attention(np.uint8, mask=np.array([4, 2], np.int32)), {"num_heads": 4}, 1e-4),
+    ("QAttention", attention(mask=np.array([[1, 1, 1, 0, 0], [1] * 5], np.int32)),
+     {"num_heads": 4}, 1e-4),
+    ("QAttention", attention(past=floats(2, 2, 4, 3, 8)), {"num_heads": 4, "unidirectional": 1},
+     1e-4),
+    ("QEmbedLayerNormalization", embedding(True, True), {}, 1e-4),
+    ("QEmbedLayerNormalization", embedding(False, False), {"epsilon": 1e-3}, 1e-4),
+    where(), concat(1), concat(-1),
+    gemm(), gemm(c=False), gemm(y=False, columns=True), gemm(columns=True, transB=1),
+    gemm(transA=1, alpha=0.5),
+    channels_last(), channels_last(columns=True, pads=[1, 0, 1, 2], strides=[2, 1]),
+    channels_last(group=4, bias=False, auto_pad="SAME_UPPER"),
+    ("QLinearSoftmax", {"x": octets(2, 4, 6), "c_s1": number(0.03), "c_z1": number(128, np.uint8),
+                        "c_s3": number(1 / 256), "c_z3": number(0, np.uint8)},
+     {"axis": -1, "opset": 13}, 1.01),
+]
+
+
+@pytest.mark.parametrize("case", range(len(MORE_CASES)), ids=lambda i: f"{MORE_CASES[i][0]}-{i}")
+def test_every_output_is_what_onnxruntime_gives(case):
+  op, inputs, attributes, allowed = MORE_CASES[case]
+  outputs = 2 if op == "QEmbedLayerNormalization" or "past" in inputs else 1
+  model, feeds = model_of(op, inputs, outputs, attributes)
+  wanted, made = run_peer(model, feeds), run_ours(model, feeds)
+  for want, got in zip(wanted, made, strict=True):
+    assert got.shape == want.shape and got.dtype == want.dtype
+    assert np.abs(got.astype(np.float64) - want.astype(np.float64)).max() <= allowed
+
+
 @pytest.mark.parametrize("case", range(len(CASES)), ids=lambda i: f"{CASES[i][0]}-{i}")
 def test_an_operator_gives_what_onnxruntime_gives(case):
   op, inputs, attributes, allowed = CASES[case]

@@ -57,6 +57,48 @@ def operators():
                    "b": RANDOM.integers(-900, 900, 8).astype(np.int32)})
 
 
+def convolution(outputs, channels, **attributes):
+  """As older quantisers of ONNX Runtime write it: the bias is quantised when the model runs, and
+  weights have a zero point of their own."""
+  node = onnx.helper.make_node
+  weight = RANDOM.integers(0, 256, (8, channels, 3, 3)).astype(np.uint8)
+  nodes = [node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+           node("ConvInteger", ["q", "w", "z", "wz"], ["sums"], **attributes),
+           node("Mul", ["s", "ws"], ["scale"]),
+           node("Div", ["b", "scale"], ["steps"]),
+           node("Floor", ["steps"], ["floor"]),
+           node("Cast", ["floor"], ["bi"], to=TensorProto.INT32),
+           node("Reshape", ["bi", "shape"], ["bias"]),
+           node("Add", ["sums", "bias"], ["total"]),
+           node("Cast", ["total"], ["floats"], to=TensorProto.FLOAT),
+           node("Mul", ["floats", "scale"], ["y"])]
+  return model_of(nodes, [value("x", [1, channels, 9, 9])],
+                  [value("y", ["n", "k", "h", "w"]),
+                   value("sums", ["n", "k", "h", "w"], TensorProto.INT32)][:outputs],
+                  {"w": weight, "wz": np.uint8(121), "ws": np.float32(0.01),
+                   "b": RANDOM.normal(size=8).astype(np.float32),
+                   "shape": np.array([1, 8, 1, 1], np.int64)})
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize(("channels", "attributes"), [
+    (6, {"pads": [1] * 4}), (6, {"auto_pad": "SAME_LOWER", "strides": [2, 2]}),
+    (300, {"pads": [1] * 4})])  # sums of 2,700 products: float32 does not hold them at once
+def test_sums_of_convolutions_are_exact(isa, outputs, channels, attributes, monkeypatch):
+  monkeypatch.setenv("STRETTO_ISA", isa)
+  proto = convolution(outputs, channels, **attributes)
+  x = RANDOM.normal(size=(1, channels, 9, 9)).astype(np.float32)
+  ours = stretto.optimize(proto, tuning="off")
+  kernels = {row["op"]: row["kernel"] for row in ours.report["operators"]}
+  assert "reference" not in kernels.values(), kernels
+  got = ours(x) if outputs > 1 else [ours(x)]
+  want = ort.InferenceSession(proto.SerializeToString()).run(None, {"x": x})
+  np.testing.assert_allclose(got[0], want[0], rtol=1e-6)
+  if outputs > 1:
+    np.testing.assert_array_equal(got[1], want[1])
+
+
 @pytest.mark.parametrize(("model", "step"), [(dynamic, 1e-4), (pairs, 0.25), (operators, 0.25)])
 def test_every_operator_has_a_kernel(model, step):
   proto = model()

@@ -8,7 +8,8 @@
 //
 // stretto.Conv(x, weight, bias?, residual?) -> y
 //   x [n, c, h, w] (or [n, c, l]); attributes of ONNX Conv with explicit pads (no auto_pad), plus
-//   epilogue.
+//   epilogue. With exact (int) = 1, x and weight hold integers, and every sum of such products is
+//   below 2^24: the result is the same integer whatever the order, so it is computed as it stands.
 // stretto.ConvTranspose(x, weight, bias?, residual?) -> y
 //   attributes of ONNX ConvTranspose with explicit pads and output_padding, plus epilogue.
 // stretto.Linear(x, weight, bias?, residual?) -> y

@@ -42,7 +42,8 @@ bool same_attributes(const Node& a, const Node& b) {
   for (std::string_view name : {"strides", "pads", "dilations"}) {
     if (a.attributes.integers(name, {}) != b.attributes.integers(name, {})) return false;
   }
-  return a.attributes.integer("group", 1) == b.attributes.integer("group", 1);
+  return a.attributes.integer("group", 1) == b.attributes.integer("group", 1) &&
+         a.attributes.integer("exact", 0) == b.attributes.integer("exact", 0);
 }
 
 // Whether `id` is part number `i` of `count` equal parts of the channels of `source`.

@@ -158,9 +158,11 @@ bool is_product(const Rewriter& graph, int n) {
          graph.is(n, "stretto.Linear");
 }
 
+// Without epilogue, and its weights may change.
 bool plain(const Node& node) {
   const bool residual = node.inputs.size() > 3 && node.inputs[3] != kNone;
-  return !residual && node.attributes.text("activation", "none") == "none";
+  return !residual && node.attributes.integer("exact", 0) == 0 &&
+         node.attributes.text("activation", "none") == "none";
 }
 
 // n = affine(product(x)): node n becomes the product with changed weights.
@@ -210,6 +212,7 @@ bool fold_into_next(Rewriter& graph, int n, PassContext& context) {
   const int next = graph.only_user(norm.outputs[0]);
   if (next < 0 || !graph.is(next, "stretto.Conv")) return false;
   const Node conv = graph.node(next);
+  if (conv.attributes.integer("exact", 0) != 0) return false;
   const auto pads = conv.attributes.integers("pads", {});
   const bool padded = std::any_of(pads.begin(), pads.end(), [](int64_t p) { return p != 0; });
   const bool only_data = conv.inputs[0] == norm.outputs[0] && graph.used_once(norm.outputs[0]);

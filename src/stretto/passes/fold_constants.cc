@@ -16,6 +16,12 @@ constexpr std::string_view kRules[] = {"drop-known", "fold-constant"};
 // more elements may have any size.
 constexpr int64_t kGrowthBytes = 1 << 20;
 
+// Tables that arithmetic makes of vectors, as the filters of a resampler, may grow by more:
+// computing them in every run costs more than reading them, and convolutions of weights that are
+// not known are slow. In all, a model grows by no more than kTables, or as much as its constants
+// have when that is more. Masks that are broadcast stay nodes.
+constexpr int64_t kTableBytes = 4 << 20, kTables = 16 << 20;
+
 // Results that take more floating point operations than this are left to the program.
 constexpr double kFlops = 1e9;
 
@@ -39,14 +45,35 @@ int64_t most_elements(const Rewriter& graph, const std::vector<ValueId>& ids) {
   return most;
 }
 
-bool grows(const Rewriter& graph, const Node& node) {
-  if (bytes(graph, node.outputs) <= bytes(graph, node.inputs) + kGrowthBytes) return false;
-  return node.outputs.size() > 1 ||
-         most_elements(graph, node.outputs) > most_elements(graph, node.inputs);
+bool is_arithmetic(const Node& node) {
+  constexpr std::string_view kArithmetic[] = {"Add", "Sub", "Mul", "Div", "Pow", "MatMul"};
+  return std::ranges::find(kArithmetic, node.op->name) != std::end(kArithmetic);
+}
+
+// Whether the result is too large for a constant; takes what a table grows by from `left`.
+bool grows(const Rewriter& graph, const Node& node, int64_t& left) {
+  const int64_t growth = bytes(graph, node.outputs) - bytes(graph, node.inputs);
+  if (growth <= kGrowthBytes) return false;
+  if (node.outputs.size() == 1 &&
+      most_elements(graph, node.outputs) <= most_elements(graph, node.inputs)) {
+    return false;
+  }
+  if (!is_arithmetic(node) || growth > std::min(kTableBytes, left)) return true;
+  left -= growth;
+  return false;
+}
+
+int64_t constant_bytes(const ir::Graph& graph) {
+  int64_t sum = 0;
+  for (const ir::Value& value : graph.values) {
+    if (value.is_constant()) sum += static_cast<int64_t>(value.constant.bytes());
+  }
+  return sum;
 }
 
 void run(ir::Graph& graph, PassContext& context) {
   Rewriter rewriter(graph);
+  int64_t left = std::max(kTables, constant_bytes(graph));
   for (int n = 0; n < rewriter.count(); ++n) {
     if (!rewriter.alive(n)) continue;
     const Node& node = rewriter.node(n);
@@ -61,8 +88,8 @@ void run(ir::Graph& graph, PassContext& context) {
       continue;
     }
     if (!std::all_of(node.inputs.begin(), node.inputs.end(), known)) continue;
-    if (grows(rewriter, node)) continue;
     if (node.op->flops != nullptr && node.op->flops(rewriter.graph(), node) > kFlops) continue;
+    if (grows(rewriter, node, left)) continue;
     if (!context.allow("fold-constant", node.name)) continue;
     std::vector<Tensor> inputs;
     for (ValueId id : node.inputs) {

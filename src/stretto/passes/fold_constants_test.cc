@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "stretto/passes/pass_test.h"
 
 namespace stretto::passes {
@@ -54,6 +56,25 @@ TEST(FoldConstants, KeepsLargeBroadcastsAsNodes) {
     output y)",
                          {&kFoldConstants}, 0);
   EXPECT_EQ(r.nodes("Expand"), 1);
+}
+
+// Filters of a resampler: a table of two vectors, 1.2 MB, and no larger one.
+TEST(FoldConstants, ComputesTables) {
+  for (const int64_t rows : {640, 5000}) {
+    const auto r = rewrite(fmt::format(R"(graph g
+      input x: float32[1, 455]
+      constant t: float32[{}, 1] = random(1)
+      constant i: float32[455] = random(2)
+      at = Add(t, i)
+      wave = Cos(at)
+      scaled = Mul(wave, wave)
+      turned = Transpose(scaled)
+      y = MatMul(x, turned)
+      output y)",
+                                       rows),
+                           {&kFoldConstants});
+    EXPECT_EQ(r.graph.nodes.size(), rows == 640 ? 1u : 5u);
+  }
 }
 
 TEST(FoldConstants, WidensLargeWeights) {

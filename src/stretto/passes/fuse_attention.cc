@@ -29,22 +29,52 @@ struct Scores {
 };
 
 // The node that makes `id`, a softmax, or one under Where(IsNaN(softmax), 0, softmax): exporters
-// write that so that queries which see no key give zeros. -1: something else.
+// write that so that queries which see no key give zeros. What the importer writes for ONNX's
+// Attention looks at the scores: Where(ReduceMax(scores, -1) = -inf, 0, softmax). -1: something
+// else.
 struct Weights {
   int softmax = -1;
   bool zeros = false;
+  bool scores_are_tested = false;
 };
+
+// Node `where` when it is the second of these.
+Weights after_test_of_scores(const Rewriter& graph, int where) {
+  const auto& in = graph.node(where).inputs;
+  const int equal = graph.maker(in[0], "Equal"), softmax = graph.maker(in[2], "Softmax");
+  if (equal < 0 || softmax < 0 || !graph.used_once(in[0]) || !graph.used_once(in[2]) ||
+      !all_equal(graph, in[1], 0) ||
+      graph.shape(graph.node(where).outputs[0]) != graph.shape(in[2])) {
+    return {};
+  }
+  const auto& sides = graph.node(equal).inputs;
+  const ValueId scores = graph.node(softmax).inputs[0];
+  const auto low = scalar(graph, sides[1]);
+  const int top = graph.maker(sides[0], "ReduceMax");
+  if (top < 0 || !low || *low != -std::numeric_limits<double>::infinity() ||
+      !graph.used_once(sides[0]) || graph.node(top).inputs[0] != scores ||
+      graph.is_output(scores) || graph.users(scores).size() != 2) {
+    return {};
+  }
+  Shape one_key = graph.shape(scores);
+  const auto axes = reduce_axes(graph, top);
+  if (!axes || *axes != std::vector{static_cast<int64_t>(one_key.size()) - 1}) return {};
+  one_key.back() = 1;
+  return graph.shape(sides[0]) == one_key ? Weights{softmax, true, true} : Weights{};
+}
+
 Weights softmax_of(const Rewriter& graph, ValueId id) {
   if (!graph.used_once(id)) return {};
-  if (const int n = graph.maker(id, "Softmax"); n >= 0) return {n, false};
+  if (const int n = graph.maker(id, "Softmax"); n >= 0) return {.softmax = n};
   const int where = graph.maker(id, "Where");
   if (where < 0) return {};
   const auto& in = graph.node(where).inputs;
   const int test = graph.maker(in[0], "IsNaN");
-  if (test < 0 || graph.node(test).inputs[0] != in[2] || !graph.used_once(in[0]) ||
+  if (test < 0) return after_test_of_scores(graph, where);
+  if (graph.node(test).inputs[0] != in[2] || !graph.used_once(in[0]) ||
       !all_equal(graph, in[1], 0) || graph.is_output(in[2]) || graph.users(in[2]).size() != 2)
     return {};
-  return {graph.maker(in[2], "Softmax"), true};
+  return {.softmax = graph.maker(in[2], "Softmax"), .zeros = true};
 }
 
 // The node Where(ReduceMax(keep, -1), product, 0) that alone takes `product`: PyTorch's rule that
@@ -87,9 +117,9 @@ std::optional<Scores> scaled_product(const Rewriter& graph, ValueId id) {
   return std::nullopt;
 }
 
-// The same under at most one mask.
-std::optional<Scores> scores_of(const Rewriter& graph, ValueId id) {
-  if (!only_here(graph, id)) return std::nullopt;
+// The same under at most one mask. `tested`: what looks at the scores besides vanishes too.
+std::optional<Scores> scores_of(const Rewriter& graph, ValueId id, bool tested) {
+  if (!tested && !only_here(graph, id)) return std::nullopt;
   if (const int n = graph.maker(id, "Add"); n >= 0) {
     for (size_t side = 0; side < 2; ++side) {
       const ValueId inner = graph.node(n).inputs[side];
@@ -237,7 +267,7 @@ ValueId where_mask(Rewriter& graph, int anchor, const Scores& scores) {
 // n is the product with v.
 void fuse(Rewriter& graph, int n, PassContext& context) {
   const Node node = graph.node(n);
-  const auto [softmax, zeros] = softmax_of(graph, node.inputs[0]);
+  const auto [softmax, zeros, tested] = softmax_of(graph, node.inputs[0]);
   if (softmax < 0) return;
   const Shape y = graph.shape(node.outputs[0]);
   const size_t rank = y.size();
@@ -245,7 +275,7 @@ void fuse(Rewriter& graph, int n, PassContext& context) {
   const int64_t axis = graph.node(softmax).attributes.integer("axis", -1);
   if (normalize_axis(axis, static_cast<int64_t>(rank), "axis") != static_cast<int64_t>(rank) - 1)
     return;
-  auto scores = scores_of(graph, graph.node(softmax).inputs[0]);
+  auto scores = scores_of(graph, graph.node(softmax).inputs[0], tested);
   if (!scores) return;
   if (scores->mask != kNone && graph.dtype(scores->mask) != DType::kFloat32) return;
 

@@ -154,6 +154,32 @@ TEST(FuseAttention, AStepOfDecodingReadsItsCacheWhereItLies) {
   EXPECT_EQ(none.times("attention"), 0);
 }
 
+// As the importer writes Attention of ONNX and of ONNX Runtime under a mask. The third query is
+// blind.
+TEST(FuseAttention, QueriesThatSeeNoKeyGiveZerosByTheirScores) {
+  const auto with = [](std::string_view test, std::string_view more = "") {
+    return attend(fmt::format(R"(
+    constant queries: bool[5, 1] = {{true, true, false, true, true}}
+    constant none: float32[] = {{0}}
+    constant last: int64[1] = {{-1}}
+    seen = And(keep, queries)
+    hidden = Where(seen, none, minus_inf)
+    m = MatMul(q, kt) a = Add(m, hidden)
+    w = Softmax(a) {{axis = -1}}
+    top = ReduceMax(a, last) {{keepdims = 1}}
+    blind = Equal(top, {})
+    s = Where(blind, none, w)
+    {})",
+                              test, more));
+  };
+  const auto r = with("minus_inf");
+  EXPECT_EQ(r.times("attention"), 1);
+  EXPECT_EQ(r.node("stretto.Attention").attributes.integer("masked_zero", 0), 1);
+  EXPECT_EQ(r.nodes("ReduceMax") + r.nodes("Softmax") + r.nodes("Equal"), 0);
+  EXPECT_EQ(with("low").times("attention"), 0);
+  EXPECT_EQ(with("minus_inf", "z = Exp(a) output z").times("attention"), 0);
+}
+
 TEST(FuseAttention, QueriesThatSeeNoKeyGiveZerosByTheirMask) {
   constexpr std::string_view body = R"(
   graph g

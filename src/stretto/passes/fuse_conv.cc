@@ -8,6 +8,7 @@
 
 #include "stretto/base/error.h"
 #include "stretto/ir/operator.h"
+#include "stretto/passes/conv_window.h"
 #include "stretto/passes/match.h"
 #include "stretto/passes/pass_list.h"
 
@@ -16,48 +17,15 @@ namespace {
 
 constexpr std::string_view kRules[] = {"conv", "conv-transpose", "conv-pad", "conv-taps"};
 
-struct Window {
-  std::vector<int64_t> kernel, strides, dilations, pads;
-};
-
-// Attributes with their defaults; nothing when the node is not a 1-D or 2-D convolution with
-// constant weights of the right rank.
-std::optional<Window> window_of(const Rewriter& graph, const Node& node) {
+// Nothing when the node is not a 1-D or 2-D convolution with constant weights of the right rank.
+std::optional<ConvWindow> window_of(const Rewriter& graph, const Node& node, bool transposed) {
   const Tensor* weight = graph.constant(node.inputs[1]);
   const auto rank = graph.shape(node.inputs[0]).size();
   const bool bias = node.inputs.size() > 2 && node.inputs[2] != kNone;
   if (weight == nullptr || weight->dtype() != DType::kFloat32 || rank < 3 || rank > 4)
     return std::nullopt;
   if (bias && graph.constant(node.inputs[2]) == nullptr) return std::nullopt;
-  const size_t spatial = rank - 2;
-  const Attributes& a = node.attributes;
-  return Window{.kernel = {weight->shape().begin() + 2, weight->shape().end()},
-                .strides = a.integers("strides", std::vector<int64_t>(spatial, 1)),
-                .dilations = a.integers("dilations", std::vector<int64_t>(spatial, 1)),
-                .pads = a.integers("pads", std::vector<int64_t>(2 * spatial, 0))};
-}
-
-// The pads that auto_pad stands for, from the shapes inference found.
-void resolve_pads(const Rewriter& graph, const Node& node, bool transposed, Window& w) {
-  const std::string mode = node.attributes.text("auto_pad", "NOTSET");
-  const bool shape_given = transposed && node.attributes.has("output_shape");
-  if (mode == "NOTSET" && !shape_given) return;
-  const size_t spatial = w.kernel.size();
-  const auto extra = node.attributes.integers("output_padding", std::vector<int64_t>(spatial, 0));
-  std::fill(w.pads.begin(), w.pads.end(), 0);
-  if (mode == "VALID" && !shape_given) return;
-  for (size_t i = 0; i < spatial; ++i) {
-    const int64_t in = graph.shape(node.inputs[0])[i + 2];
-    const int64_t out = graph.shape(node.outputs[0])[i + 2];
-    const int64_t reach = (w.kernel[i] - 1) * w.dilations[i] + 1;
-    const int64_t total = transposed ? w.strides[i] * (in - 1) + extra[i] + reach - out
-                                     : std::max<int64_t>((out - 1) * w.strides[i] + reach - in, 0);
-    const int64_t half = total / 2;
-    // The odd pixel goes to the end for SAME_UPPER, to the beginning otherwise.
-    const bool odd_at_end = mode == "SAME_UPPER";
-    w.pads[i] = odd_at_end ? half : total - half;
-    w.pads[i + spatial] = total - w.pads[i];
-  }
+  return conv_window(graph, node, transposed);
 }
 
 bool any_negative(const std::vector<int64_t>& values) {
@@ -67,17 +35,10 @@ bool any_negative(const std::vector<int64_t>& values) {
 void fuse(Rewriter& graph, int n, PassContext& context) {
   const Node node = graph.node(n);
   const bool transposed = node.op->name == "ConvTranspose";
-  auto window = window_of(graph, node);
-  if (!window) return;
-  resolve_pads(graph, node, transposed, *window);
-  if (any_negative(window->pads)) return;
+  const auto window = window_of(graph, node, transposed);
+  if (!window || any_negative(window->pads)) return;
   if (!context.allow(transposed ? "conv-transpose" : "conv", node.name)) return;
-  Attributes attributes;
-  attributes.set("kernel_shape", window->kernel);
-  attributes.set("strides", window->strides);
-  attributes.set("dilations", window->dilations);
-  attributes.set("pads", window->pads);
-  attributes.set("group", node.attributes.integer("group", 1));
+  Attributes attributes = window_attributes(*window, node.attributes.integer("group", 1));
   if (transposed && node.attributes.has("output_padding")) {
     attributes.set("output_padding", node.attributes.integers("output_padding", {}));
   }
@@ -170,7 +131,7 @@ Tensor with_taps(const Tensor& weight, const std::vector<Taps>& live) {
 void drop_taps(Rewriter& graph, int n, PassContext& context) {
   const Node node = graph.node(n);
   const Shape x = graph.shape(node.inputs[0]), y = graph.shape(node.outputs[0]);
-  const auto window = window_of(graph, node);
+  const auto window = window_of(graph, node, false);
   if (!window || node.attributes.has("auto_pad")) return;
   const Tensor weight = *graph.constant(node.inputs[1]);
   if (element_count(x) == 0 || element_count(y) == 0 || weight.count() == 0) return;

@@ -6,19 +6,14 @@
 
 #include "stretto/base/cpu.h"
 #include "stretto/ir/operator.h"
+#include "stretto/passes/byte_operand.h"
 #include "stretto/passes/match.h"
 #include "stretto/passes/pass_list.h"
-#include "stretto/tensor/narrow.h"
 
 namespace stretto::passes {
 namespace {
 
 constexpr std::string_view kRules[] = {"integer-linear"};
-
-// 65536 products of bytes are less than 2^31.
-constexpr int64_t kMostSteps = 65536;
-
-bool is_byte(DType dtype) { return dtype == DType::kInt8 || dtype == DType::kUInt8; }
 
 // A constant of bytes or of small integers, cast perhaps, less one zero point for all, or for each
 // column.
@@ -71,42 +66,6 @@ ValueId weight_of(Rewriter& graph, ValueId id, PassContext& context) {
                             }));
 }
 
-// Bytes and their zero point, kNone for 0: Cast(bytes) or Cast(bytes) - Cast(zero).
-struct Bytes {
-  ValueId x = kNone, zero = kNone;
-};
-
-ValueId cast_from_bytes(const Rewriter& graph, ValueId id) {
-  const int cast = graph.maker(id, "Cast");
-  if (cast < 0) return kNone;
-  const ValueId from = graph.node(cast).inputs[0];
-  return is_byte(graph.dtype(from)) ? from : kNone;
-}
-
-std::optional<Bytes> bytes_of(Rewriter& graph, ValueId id) {
-  if (const ValueId x = cast_from_bytes(graph, id); x != kNone) return Bytes{x, kNone};
-  const int difference = graph.maker(id, "Sub");
-  if (difference < 0) return std::nullopt;
-  const std::vector<ValueId> of = graph.node(difference).inputs;
-  const ValueId x = cast_from_bytes(graph, of[0]);
-  if (x == kNone || graph.shape(of[0]) != graph.shape(id)) return std::nullopt;
-  const DType dtype = graph.dtype(x);
-  if (const Tensor* zero = graph.constant(of[1])) {
-    const auto [low, high] = integer_range(dtype);
-    if (zero->count() != 1) return std::nullopt;
-    const double value = zero->as_doubles()[0];
-    if (value == 0) return Bytes{x, kNone};
-    if (value < low || value > high) return std::nullopt;
-    const Tensor scalar = Tensor::of<double>({}, {&value, 1}).converted(dtype);
-    return Bytes{x, graph.add_constant(graph.name(of[1]) + ".bytes", scalar)};
-  }
-  const ValueId zero = cast_from_bytes(graph, of[1]);
-  if (zero == kNone || graph.dtype(zero) != dtype || !graph.shape(zero).empty()) {
-    return std::nullopt;
-  }
-  return Bytes{x, zero};
-}
-
 // The other operand of node `n` where it is `op` of `id` and something of the same type, and has
 // id's shape.
 ValueId other_operand(const Rewriter& graph, int n, std::string_view op, ValueId id) {
@@ -125,7 +84,7 @@ void rewrite(Rewriter& graph, int n, PassContext& context) {
   if (graph.dtype(sums) != DType::kInt32 || cast < 0 || !graph.is(cast, "Cast") ||
       graph.dtype(graph.node(cast).outputs[0]) != DType::kFloat32 ||
       graph.shape(product.inputs[0]).empty() ||
-      graph.shape(product.inputs[0]).back() > kMostSteps) {
+      graph.shape(product.inputs[0]).back() > kMostByteSteps) {
     return;
   }
   if (graph.shape(product.inputs[1]).size() != 2 || element_count(graph.shape(sums)) == 0) return;

@@ -19,6 +19,7 @@ extern const Pass kSqueezeExcite;
 extern const Pass kSplitRadix;
 extern const Pass kSplitVolume;
 extern const Pass kFourierProducts;
+extern const Pass kGatherOneHot;
 extern const Pass kEliminateTranspose;
 extern const Pass kFuseConv;
 extern const Pass kConcatConvs;

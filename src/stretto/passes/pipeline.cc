@@ -60,6 +60,7 @@ std::span<const Pass* const> pipeline() {
       &kRemoveIdentity,       // no node returns its input; Reshape is the only shape-changer
       &kRoundInFloats,        // integers between float operators are rounded floats
       &kDeduplicate,          // no two nodes compute the same from the same inputs
+      &kGatherOneHot,         // one-hot rows times a table are Gather
       &kRecogniseActivation,  // SiLU, GELU, hard-swish, Mish are one node each
       &kRecogniseLayerNorm,   // layer and RMS normalisation are one node each
       &kSqueezeExcite,        // means over whole images are GlobalAveragePool

@@ -101,6 +101,7 @@ void draw_conv(CaseDraw& d, bool fused) {
   d.weight(weight, Fill::kTame);
   if (fused) {
     draw_epilogue(d, weight[0], d.output_shape());
+    if (d.rarely()) d.set("exact", int64_t{1});
   } else {
     d.maybe() ? d.weight({weight[0]}) : d.absent();
   }

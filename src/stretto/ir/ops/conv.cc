@@ -21,7 +21,14 @@ constexpr AttributeSpec kAttributes[] = {
     {"auto_pad", AttributeKind::kString}, {"dilations", AttributeKind::kInts},
     {"group", AttributeKind::kInt},       {"kernel_shape", AttributeKind::kInts},
     {"pads", AttributeKind::kInts},       {"strides", AttributeKind::kInts}};
-constexpr auto kFusedAttributes = with_epilogue(kAttributes);
+constexpr AttributeSpec kOwnAttributes[] = {kAttributes[0],
+                                            kAttributes[1],
+                                            kAttributes[2],
+                                            kAttributes[3],
+                                            kAttributes[4],
+                                            kAttributes[5],
+                                            {"exact", AttributeKind::kInt}};
+constexpr auto kFusedAttributes = with_epilogue(kOwnAttributes);
 
 // The output's shape; checks everything but bias and residual.
 Shape conv_shape(const Inference& c) {

@@ -7,7 +7,7 @@ namespace conv2d {
 constexpr const Row* kRows[] = {
     &kGemm1x1,    &kDirect,     &kDirectStem,        &kDepthwise,         &kWinogradF4,
     &kWinogradF2, &kWinogradF6, &kWinogradF4Stride2, &kWinogradF2Stride2, &kStrassen1x1,
-    &kGrouped,    &kIm2colGemm, &kReference,
+    &kGrouped,    &kRowTaps,    &kIm2colGemm,        &kReference,
 };
 
 }  // namespace conv2d

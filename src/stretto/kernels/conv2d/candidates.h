@@ -16,6 +16,7 @@ extern const Row kDepthwise;   // one channel per group on the blocked layout
 extern const Row kWinogradF2, kWinogradF4, kWinogradF6, kWinogradF2Stride2, kWinogradF4Stride2;
 extern const Row kStrassen1x1;  // pointwise on the blocked layout, seven products of quarters
 extern const Row kGrouped;      // 3x3 with 2, 4 or 8 channels per group on the blocked layout
+extern const Row kRowTaps;      // up to 4 output channels, plain maps: vectors of pixels
 extern const Row kIm2colGemm;   // anything in any layout
 extern const Row kReference;    // any problem, any layout; double accumulation
 

@@ -148,6 +148,56 @@ TEST(Conv2d, DepthwiseOfAnySize) {
   }
 }
 
+// Signals and maps of up to four output channels: pieces of rows, every stride, windows that hang
+// over both ends or see nothing.
+TEST(Conv2d, FewOutputsOfRows) {
+  struct Shape {
+    int64_t n, c, h, w, k;
+    int32_t kernel_h, kernel_w, stride_h, stride_w, dilation, pad_top, pad_left;
+  };
+  for (const Shape& s : {Shape{1, 1, 1, 1700, 1, 1, 28, 1, 2, 1, 0, 13},
+                         {2, 1, 1, 1601, 1, 1, 41, 1, 3, 1, 0, 20},
+                         {1, 1, 1, 1203, 2, 1, 15, 1, 1, 1, 0, 7},
+                         {1, 2, 1, 901, 3, 1, 54, 1, 4, 1, 0, 25},
+                         {1, 1, 1, 2300, 4, 1, 81, 1, 6, 1, 0, 40},
+                         {1, 3, 9, 20, 4, 3, 3, 2, 2, 2, 3, 3},
+                         {1, 4, 5, 3, 1, 5, 9, 1, 1, 1, 2, 4},
+                         {1, 1, 1, 4, 2, 1, 11, 1, 5, 3, 0, 33},
+                         {3, 2, 40, 7, 1, 7, 1, 1, 1, 1, 3, 0}}) {
+    Conv2dProblem p = square(s.c, s.h, s.k, s.kernel_h, s.stride_h, s.pad_top);
+    p.n = s.n;
+    p.w = s.w;
+    p.kernel_w = s.kernel_w;
+    p.stride_w = s.stride_w;
+    p.dilation_h = s.kernel_h > 1 ? s.dilation : 1;
+    p.dilation_w = s.dilation;
+    p.pad_left = p.pad_right = s.pad_left;
+    for (int threads : {1, 2, 3}) {
+      p.target.threads = threads;
+      p.epilogue = {.activation = threads == 1 ? Activation::kNone : Activation::kSilu,
+                    .bias = threads != 1,
+                    .residual = threads == 3};
+      p.x_layout = p.y_layout = Layout::kPlain;
+      EXPECT_TRUE(kConv2d.fits(find_row(kConv2d, "row_taps"), &p).ok) << problem_key(p);
+      check_all(p, "few outputs");
+    }
+  }
+}
+
+// What made resamplers slower than elsewhere: 16 channels were computed for one.
+TEST(Conv2d, ResamplersTakeRowTaps) {
+  for (const auto& [taps, stride] : {std::pair{28, 2}, {41, 3}, {54, 4}}) {
+    for (Isa isa : {Isa::kAvx2, Isa::kAvx512}) {
+      Conv2dProblem p{.target = {.isa = isa}, .w = 16000, .kernel_w = taps, .stride_w = stride};
+      p.pad_left = p.pad_right = taps / 2;
+      EXPECT_EQ(default_row(kConv2d, &p), find_row(kConv2d, "row_taps"));
+      const double plain = kConv2d.fits(find_row(kConv2d, "row_taps"), &p).expected;
+      p.y_layout = Layout::kBlocked;
+      EXPECT_GT(plain, 3 * kConv2d.fits(find_row(kConv2d, "direct_stem"), &p).expected);
+    }
+  }
+}
+
 // Groups that begin and end within a block of channels.
 TEST(Conv2d, GroupsThatShareBlocks) {
   struct Shape {
@@ -325,6 +375,29 @@ TEST(Conv2d, AccuracyDecidesWhichWinogradTilesFit) {
   EXPECT_EQ(fitting(Accuracy::kStrict), 1);
   EXPECT_EQ(fitting(Accuracy::kDefault), 2);
   EXPECT_EQ(fitting(Accuracy::kFast), 3);
+}
+
+// What has to give the same integers in any order is not transformed.
+TEST(Conv2d, NoRowThatRoundsTakesExactSums) {
+  for (const int32_t kernel : {1, 3}) {
+    for (const int32_t stride : {1, 2}) {
+      Conv2dProblem p = square(64, 24, 64, kernel, stride, kernel / 2);
+      p.target.accuracy = Accuracy::kFast;
+      p.x_layout = p.y_layout = Layout::kBlocked;
+      const auto transforming = [&] {
+        int count = 0;
+        for (int row = 0; row < kConv2d.rows; ++row) {
+          const std::string_view name = kConv2d.row_name(row);
+          if (!name.starts_with("winograd") && !name.starts_with("strassen")) continue;
+          count += kConv2d.fits(row, &p).ok ? 1 : 0;
+        }
+        return count;
+      };
+      EXPECT_GT(transforming(), 0);
+      p.exact = 1;
+      EXPECT_EQ(transforming(), 0);
+    }
+  }
 }
 
 TEST(Conv2d, EveryActivation) {

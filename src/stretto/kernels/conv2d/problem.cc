@@ -5,16 +5,17 @@
 namespace stretto::kernels {
 
 std::string problem_key(const Conv2dProblem& p) {
-  return fmt::format("conv2d {}x{}x{}x{} k{} {}x{} s{}x{} d{}x{} p{},{},{},{} g{} {}>{}{} {}", p.n,
-                     p.c, p.h, p.w, p.k, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w,
+  return fmt::format("conv2d {}x{}x{}x{} k{} {}x{} s{}x{} d{}x{} p{},{},{},{} g{}{} {}>{}{} {}",
+                     p.n, p.c, p.h, p.w, p.k, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w,
                      p.dilation_h, p.dilation_w, p.pad_top, p.pad_left, p.pad_bottom, p.pad_right,
-                     p.groups, layout_name(p.x_layout), layout_name(p.y_layout),
-                     epilogue_text(p.epilogue), target_text(p.target));
+                     p.groups, p.exact ? " exact" : "", layout_name(p.x_layout),
+                     layout_name(p.y_layout), epilogue_text(p.epilogue), target_text(p.target));
 }
 
 std::string weights_key(Conv2dProblem p) {
   p.target.threads = 1;
   p.n = p.h = p.w = 0;
+  p.exact = 0;
   p.x_layout = p.y_layout = Layout::kPlain;
   p.epilogue = {.bias = p.epilogue.bias};
   return problem_key(p);

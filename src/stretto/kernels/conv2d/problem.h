@@ -18,6 +18,7 @@ struct Conv2dProblem {
   int32_t dilation_h = 1, dilation_w = 1;
   int32_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
   int32_t groups = 1;
+  int32_t exact = 0;  // sums of integers below 2^24: nothing may round, transforms among them
   Layout x_layout = Layout::kPlain, y_layout = Layout::kPlain;
   Epilogue epilogue{};
 

@@ -149,8 +149,9 @@ bool lower_conv(Lowering& l, const ir::Node& node) {
   if (!has_kernel_form(l, node)) return false;
   if (is_vector_product(l, node)) return lower_vector_product(l, node);
   const Tensor& weight = *l.constant(node.inputs[1]);
-  return lower_image(l, node, kernels::kConv2d, Conv2dProblem{}, weight.dim(0),
-                     {weight.dim(0), weight.dim(1)});
+  Conv2dProblem p{};
+  p.exact = node.attributes.integer("exact", 0) != 0;
+  return lower_image(l, node, kernels::kConv2d, p, weight.dim(0), {weight.dim(0), weight.dim(1)});
 }
 
 bool lower_conv_transpose(Lowering& l, const ir::Node& node) {

@@ -113,6 +113,7 @@ Fit fits(const Conv2dProblem& p) {
   if (p.kernel_h != 1 || p.kernel_w != 1) return Fit::no("kernel is not 1x1");
   if (p.pad_top | p.pad_left | p.pad_bottom | p.pad_right) return Fit::no("padded");
   if (p.groups != 1) return Fit::no("grouped");
+  if (p.exact) return Fit::no("sums of quarters round");
   if (p.x_layout != Layout::kBlocked || p.y_layout != Layout::kBlocked) {
     return Fit::no("needs blocked input and output");
   }

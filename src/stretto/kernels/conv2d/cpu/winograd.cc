@@ -149,6 +149,7 @@ double with_copies(const Conv2dProblem& p, double fraction) {
 template <const winograd::Scheme& kScheme, int kStride, Accuracy kAccuracy>
 Fit fits(const Conv2dProblem& p) {
   if (p.n == 0) return Fit::no("no images");
+  if (p.exact) return Fit::no("transforms round");
   if (p.kernel_h != 3 || p.kernel_w != 3) return Fit::no("kernel is not 3x3");
   if (p.stride_h != kStride || p.stride_w != kStride) {
     return Fit::no(kStride == 1 ? "stride is not 1" : "stride is not 2");
