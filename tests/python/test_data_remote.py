@@ -445,9 +445,9 @@ def test_what_cannot_be_opened_is_said(own_store, tmp_path, monkeypatch):
     open_one("nothing")
   with pytest.raises(FileNotFoundError, match="s-004.tar"):
     open_one("tars/s-{003..004}.tar")
-  with pytest.raises(stretto.UnsupportedError, match="COCO"):
+  with pytest.raises(FileNotFoundError, match="instances_val.json"):
     open_one("instances_val.json")
-  with pytest.raises(stretto.InvalidArgumentError, match="expected one of folder"):
+  with pytest.raises(stretto.InvalidArgumentError, match="expected one of coco, folder"):
     open_one("folder", kind="zip")
   with pytest.raises(stretto.InvalidArgumentError, match="disk_bytes"):
     open_one("folder", disk_bytes=0)

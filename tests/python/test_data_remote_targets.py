@@ -114,22 +114,145 @@ def test_one_source_of_a_list_or_a_dictionary_may_lie_behind_a_url(site, store, 
       assert again._remote["cache_dir"] == str(tmp_path)
 
 
-def test_joining_a_source_behind_a_url_with_others_is_refused(site, store, tmp_path):
-  url, local = f"{store.url}/coco_pack", site / "folder"
-  for sources in ([local, url], [url, url], {local: 0.5, url: 0.5}, [(url, 1), (local, 0)]):
-    with pytest.raises(stretto.UnsupportedError, match=f"{url} lies behind a URL.*are local"):
-      loader_of(sources, cache_dir=tmp_path / "unused")
-  assert not (tmp_path / "unused").exists() and not store.sent  # it was refused before
-  opened = data.open(url, cache_dir=tmp_path / "c")
-  for datasets in ([data.open(local), opened], [opened, opened]):
-    with pytest.raises(stretto.UnsupportedError, match=f"concat: {url} lies behind a URL"):
-      data.concat(datasets)
-    with pytest.raises(stretto.UnsupportedError, match=f"{url} lies behind a URL"):
-      loader_of(datasets)
-  assert data.concat([opened]) is opened
-  joined = data.concat([data.open(local), data.open(local)])
-  again = pickle.loads(pickle.dumps(joined))
-  assert again.fingerprint == joined.fingerprint and len(again) == 2 * COUNT
+def joined(root, *names):
+  return [f"{root}/{name}" for name in names]
+
+
+MIXED = ("folder", "coco/instances.json", "coco_pack", "list.jsonl")
+
+
+def write_list(site):
+  rows = [{"path": f"coco/{i:03}.png", "label": "thing"} for i in range(4)]
+  (site / "list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.mark.parametrize("cache", ["page", "user", "decoded"])
+def test_sources_behind_urls_are_joined_and_mixed_like_local_ones(site, store, tmp_path, cache):
+  write_list(site)
+  remote, local = joined(store.url, *MIXED), joined(site, *MIXED)
+  half = [*local[:2], *remote[2:]]
+  weighted = {"epoch_size": 40}
+  for sources, weights in ((remote, None), (half, None), (remote, (3, 0.5, 1, 2)),
+                           (half, (1, 1, 4, 0))):
+    some, others = sources, local
+    if weights is not None:
+      some, others = list(zip(sources, weights)), list(zip(local, weights))
+    options = weighted if weights else {}
+    with loader_of(some, cache_dir=tmp_path, cache=cache, **options) as one, \
+        loader_of(others, cache=cache, **options) as other:
+      assert one.dataset.kind == "concat"
+      assert one.dataset.classes == other.dataset.classes
+      assert one.dataset.fingerprint == other.dataset.fingerprint
+      for _ in range(2):
+        assert_same(rows_of(one), rows_of(other))
+      assert one.stats()["remote"]["failures"] == 0
+      assert other.stats()["remote"] is None
+      assert ([row["samples"] for row in one.stats()["sources"]]
+              == [row["samples"] for row in other.stats()["sources"]])
+
+
+def test_joined_sources_are_fetched_ahead_each_file_once(site, store, tmp_path):
+  with loader_of(joined(store.url, "folder", "coco_pack"), cache_dir=tmp_path) as loader:
+    for _ in range(3):
+      rows_of(loader)
+    shards = len(list((site / "coco_pack").glob("shard-*")))
+    # Each once, and the pack's index.
+    data_pictures.wait_until(
+      lambda: loader.stats()["remote"]["fetched"] >= COUNT + shards + 1)
+    assert loader.stats()["remote"]["fetched"] == COUNT + shards + 1
+  for shard in (site / "coco_pack").glob("shard-*"):
+    assert store.sent[f"/coco_pack/{shard.name}"] == shard.stat().st_size
+
+
+def test_joined_sources_go_on_and_are_opened_again(site, store, tmp_path):
+  sources = joined(store.url, "folder", "coco/instances.json")
+  with loader_of(sources, cache_dir=tmp_path / "a") as loader:
+    batches = iter(loader)
+    next(batches)
+    state = loader.state_dict()
+    rest = [np.array(images) for images, _ in batches]
+    again = pickle.loads(pickle.dumps(loader.dataset))
+  for dataset in (again, joined(site, "folder", "coco/instances.json")):
+    with loader_of(dataset) as loader:
+      loader.load_state_dict(state)
+      assert_same([np.array(images) for images, _ in loader], rest)
+
+
+def test_joined_sources_have_label_maps_and_are_packed_from_a_store(site, store, tmp_path):
+  maps = []
+  for name, root, options in (("remote", store.url, {"cache_dir": tmp_path / "c"}),
+                              ("local", site, {})):
+    datasets = [data.open(f"{root}/{part}", **options) for part in ("maps", "maps_pack")]
+    with loader_of(datasets, targets="masks") as loader:
+      maps.append(rows_of(loader))
+    data.pack(data.concat(datasets), tmp_path / name, progress=False)
+  assert_same(*maps)
+  names = sorted(file.name for file in (tmp_path / "local").iterdir())
+  assert names == sorted(file.name for file in (tmp_path / "remote").iterdir())
+  for name in names:
+    assert (tmp_path / "remote" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
+
+
+def test_an_error_in_a_joined_source_names_its_url(site, tmp_path):
+  shutil.copytree(site / "folder", tmp_path / "site/folder")
+  with HttpStore(tmp_path / "site") as store:
+    url = f"{store.url}/folder"
+    dataset = data.concat([data.open(site / "folder"), data.open(url, cache_dir=tmp_path / "c")])
+    gone = dataset.name(COUNT + 3)
+    (tmp_path / "site/folder" / gone).unlink()
+    with loader_of(dataset, last="pad") as loader, \
+        pytest.raises(FileNotFoundError, match=f"{url}/{gone}"):
+      rows_of(loader)
+    with loader_of(dataset, errors="skip") as loader:
+      rows_of(loader)
+      assert loader.stats()["skipped"] == 1
+
+
+@pytest.mark.parametrize("targets", ["labels", "boxes", "masks", "boxes+masks", "instances"])
+def test_coco_behind_a_url_is_that_of_local_files(site, store, tmp_path, targets):
+  with loader_of(f"{store.url}/coco/instances.json", targets=targets, cache_dir=tmp_path) as one, \
+      loader_of(site / "coco/instances.json", targets=targets) as other:
+    a, b = one.dataset, other.dataset
+    assert (a.kind, a.classes, a.fingerprint) == ("coco", b.classes, b.fingerprint)
+    assert [a.boxes(i) for i in range(COUNT)] == [b.boxes(i) for i in range(COUNT)]
+    for _ in range(2):
+      assert_same(rows_of(one), rows_of(other))
+
+
+@pytest.mark.parametrize("place", ["{}", "val", "images/val", "images", "../val", "../images/val"])
+def test_cocos_pictures_are_found_where_they_are_beside_local_files(site, tmp_path, place):
+  root = tmp_path / "site/set"
+  pictures = (root / "annotations" / place.format(".")).resolve()
+  pictures.mkdir(parents=True)
+  (root / "annotations").mkdir(exist_ok=True)
+  shutil.copy(site / "coco/instances.json", root / "annotations/instances_val.json")
+  for file in (site / "coco").glob("*.png"):
+    shutil.copy(file, pictures)
+  with HttpStore(tmp_path / "site") as store:
+    url = f"{store.url}/set/annotations/instances_val.json"
+    with loader_of(url, targets="boxes", cache_dir=tmp_path / "c") as one, \
+        loader_of(root / "annotations/instances_val.json", targets="boxes") as other:
+      assert_same(rows_of(one), rows_of(other))
+    for file in pictures.glob("*.png"):
+      file.unlink()
+    with pytest.raises(stretto.FormatError, match=r"first picture, 000\.png, is in none of") as e:
+      data.open(url, cache_dir=tmp_path / "d")
+    assert f"{store.url}/set/images/val" in str(e.value)
+
+
+def test_coco_may_name_urls_but_no_paths_of_this_machine(site, store, tmp_path):
+  text = (site / "coco/instances.json").read_text()
+  for name, prefix in (("urls", f"{store.url}/coco/"), ("paths", f"{site}/coco/")):
+    changed = json.loads(text)
+    for image in changed["images"]:
+      image["file_name"] = prefix + image["file_name"]
+    (site / f"{name}.json").write_text(json.dumps(changed))
+  with loader_of(f"{store.url}/urls.json", cache_dir=tmp_path) as one, \
+      loader_of(site / "coco/instances.json") as other:
+    # Names are others, and so the state of one is none of the other; the pictures are the same.
+    assert_same(rows_of(one), rows_of(other))
+  with pytest.raises(stretto.FormatError, match="expected a path relative to the folder, or a URL"):
+    data.open(f"{store.url}/paths.json", cache_dir=tmp_path)
 
 
 @pytest.mark.parametrize("cache", ["page", "user"])

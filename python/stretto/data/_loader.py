@@ -38,8 +38,7 @@ class ImageLoader:
       takes, such as the URL of tar shards or a pack, or the dataset that it returned. A list of
       them is read as one (`concat`). A dictionary from source to weight, or a list of (source,
       weight), mixes them in training: in each 4,096 samples, counted on through the epochs, every
-      source has its share exactly, and goes through its own samples, again and again. Sources
-      behind URLs are read alone.
+      source has its share exactly, and goes through its own samples, again and again.
     batch: samples of one batch, of this rank.
     size: height and width of the result in pixels, or both as a pair.
     train: whether to draw order and crops at random.

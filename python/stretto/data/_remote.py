@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from stretto import _stretto
-from stretto._errors import Error, InvalidArgumentError, UnsupportedError, format_error
+from stretto._errors import Error, InvalidArgumentError, format_error
 from stretto.data import _store
 
 THREADS, PICTURE_THREADS = 8, 16  # that fetch shards; pictures, whose requests are short
@@ -118,8 +118,7 @@ def open_url(url: str, kind: str, cache_dir: str | None, disk_bytes: int | None,
   fetching = Fetching(url, cache_dir, disk_bytes, storage_options)
   try:
     kind, files, folders = describe(fetching.store, url.rstrip("/"), kind)
-    fetching.start(PICTURE_THREADS if kind in ("list", "folder", "segmentation")
-                   else THREADS)
+    fetching.start(THREADS if kind in ("tar", "tfrecord", "pack") else PICTURE_THREADS)
     rows = [(file, state.size, state.version) for file, state in files]
     table = _stretto.data_open_remote(fetching.engine, url.rstrip("/"), kind, rows, folders)
   except BaseException:
@@ -133,8 +132,7 @@ def describe(store: _store.Store, url: str,
   """The kind of a source, and those of its files that have to be known before it is opened."""
   path = path_of_url(url)
   if kind == "coco" or (not kind and path.endswith(".json")):
-    raise UnsupportedError(f"{url}: annotations of COCO are read from local files only: make a "
-                           ".jsonl list with boxes of them, or a pack")
+    return "coco", [(url, store.look(url))], []
   if kind == "list" or (not kind and path.endswith((".csv", ".jsonl", ".ndjson"))):
     return "list", [(url, store.look(url))], []
   shards = _stretto.data_expand(url)
@@ -161,7 +159,7 @@ def describe(store: _store.Store, url: str,
     return "segmentation", files, []
   if kind in ("", "folder"):
     return "folder", files, folders
-  raise InvalidArgumentError(f"{url}: kind: expected one of folder, list, pack, "
+  raise InvalidArgumentError(f"{url}: kind: expected one of coco, folder, list, pack, "
                              f"segmentation, tar and tfrecord, got {kind!r}")
 
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stretto._checks import expected, is_number
-from stretto._errors import InvalidArgumentError, UnsupportedError
-from stretto.data import _remote
+from stretto._errors import InvalidArgumentError
 from stretto.data._dataset import Dataset, concat, open
 
 WHAT = "a path, a dataset, a list of them, or sources with weights"
@@ -43,7 +42,7 @@ def read(source: Any, remote: Mapping[str, Any]) -> Sources:
   if any(pairs):
     raise InvalidArgumentError("source: some of the list have weights and some have none: expected "
                                "(source, weight) for all, or for none")
-  datasets = all_opened(rows, remote)
+  datasets = [opened(row, remote) for row in rows]
   return Sources(concat(datasets), [len(dataset) for dataset in datasets], None)
 
 
@@ -53,20 +52,9 @@ def mixed(rows: list[Any], remote: Mapping[str, Any]) -> Sources:
   for row in rows:
     if len(row) != 2 or not is_number(row[1]) or not row[1] >= 0:
       raise expected("source", "(source, weight) with a weight of at least 0", row)
-  datasets = all_opened([row[0] for row in rows], remote)
+  datasets = [opened(row[0], remote) for row in rows]
   return Sources(concat(datasets), [len(dataset) for dataset in datasets],
                  [float(row[1]) for row in rows])
-
-
-def all_opened(rows: list[Any], remote: Mapping[str, Any]) -> list[Dataset]:
-  """What concat() would refuse for its URL is refused here, before shards are fetched for it."""
-  for row in rows if len(rows) > 1 else []:
-    name = row.source if isinstance(row, Dataset) else row
-    if _remote.is_url(name):
-      raise UnsupportedError(f"source: {name} lies behind a URL: sources are joined or mixed where "
-                             "all of them are local; load it alone, or copy its files to a local "
-                             "disk")
-  return [opened(row, remote) for row in rows]
 
 
 def opened(source: Any, remote: Mapping[str, Any]) -> Dataset:

@@ -286,17 +286,29 @@ Dataset make_dataset(const std::string& source, CocoParts parts, const std::stri
   return Dataset(std::move(builder).take());
 }
 
-std::string find_folder(const std::string& source, const std::string& picture) {
-  const fs::path file = fs::absolute(source);
-  std::string name = file.stem().string();
-  if (const size_t at = name.find('_'); at != name.npos) name.erase(0, at + 1);
+// "instances_train2017": "train2017".
+std::string_view after_kind(std::string_view stem) {
+  const size_t at = stem.find('_');
+  return at == stem.npos ? stem : stem.substr(at + 1);
+}
+
+// The folders of pictures of `name` near the file's folder and the one above it, if it is known.
+std::vector<std::string> folders_near(std::span<const std::string> bases, std::string_view name) {
+  std::vector<std::string> folders;
+  for (const std::string& base : bases) {
+    folders.insert(folders.end(),
+                   {base, fmt::format("{}/{}", base, name), fmt::format("{}/images/{}", base, name),
+                    fmt::format("{}/images", base)});
+  }
+  return folders;
+}
+
+std::string find_folder(const std::string& source, const std::string& picture,
+                        const std::vector<std::string>& folders, const HoldsPicture& holds) {
   std::string tried;
-  const fs::path beside = file.parent_path();
-  for (const fs::path& base : {beside, beside.parent_path()}) {
-    for (const fs::path& folder : {base, base / name, base / "images" / name, base / "images"}) {
-      if (::access((folder / picture).c_str(), F_OK) == 0) return folder.string();
-      tried += "\n  " + folder.string();
-    }
+  for (const std::string& folder : folders) {
+    if (holds(folder, picture)) return folder;
+    tried += "\n  " + folder;
   }
   throw FormatError(source, -1,
                     fmt::format("its first picture, {}, is in none of{}", picture, tried));
@@ -313,10 +325,38 @@ Dataset parse_coco(const std::string& source, std::string_view text, const std::
   return make_dataset(source, read_parts(source, text), folder);
 }
 
-Dataset open_coco(const std::string& source) {
-  CocoParts parts = read_parts(source, read_file(source));
-  const std::string folder = find_folder(source, parts.pictures.front().name);
+Dataset parse_coco(const std::string& source, std::string_view text,
+                   const std::vector<std::string>& folders, const HoldsPicture& holds) {
+  CocoParts parts = read_parts(source, text);
+  const std::string& first = parts.pictures.front().name;
+  const bool is_url = first.find("://") != first.npos;
+  const std::string folder = is_url ? folders.front() : find_folder(source, first, folders, holds);
   return make_dataset(source, std::move(parts), folder);
+}
+
+Dataset open_coco(const std::string& source) {
+  const fs::path file = fs::absolute(source);
+  const std::string beside = file.parent_path().string();
+  const std::string above = file.parent_path().parent_path().string();
+  const auto holds = [](const std::string& folder, const std::string& picture) {
+    return ::access((fs::path(folder) / picture).c_str(), F_OK) == 0;
+  };
+  return parse_coco(source, read_file(source),
+                    folders_near(std::array{beside, above}, after_kind(file.stem().string())),
+                    holds);
+}
+
+std::vector<std::string> coco_folders_of_url(std::string_view url) {
+  url = url.substr(0, url.find_first_of("?#"));
+  const size_t host = url.find("://") + 3;
+  const auto above = [](std::string_view path) { return path.substr(0, path.rfind('/')); };
+  std::string_view stem = url.substr(url.rfind('/') + 1);
+  stem = stem.substr(0, stem.rfind('.'));
+  std::vector<std::string> bases{std::string(above(url))};
+  if (bases.front().find('/', host) != std::string::npos) {
+    bases.emplace_back(above(bases.front()));
+  }
+  return folders_near(bases, after_kind(stem));
 }
 
 }  // namespace stretto::data

@@ -1,7 +1,10 @@
 // COCO's files of instances as a dataset.
 #pragma once
 
+#include <functional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "stretto/data/dataset.h"
 
@@ -27,5 +30,13 @@ Dataset open_coco(const std::string& source);
 
 // The same of `text` in place of the file's content, with the pictures below `folder`.
 Dataset parse_coco(const std::string& source, std::string_view text, const std::string& folder);
+
+// The same, with the pictures below the first of `folders` that holds the first picture.
+using HoldsPicture = std::function<bool(const std::string& folder, const std::string& picture)>;
+Dataset parse_coco(const std::string& source, std::string_view text,
+                   const std::vector<std::string>& folders, const HoldsPicture& holds);
+
+// Where open_coco() would look if the file lay behind this URL, never above its host.
+std::vector<std::string> coco_folders_of_url(std::string_view url);
 
 }  // namespace stretto::data

@@ -84,13 +84,6 @@ void add_containers(const Dataset::Table& from, Dataset::Table& to) {
 Dataset concat(std::span<const Dataset> datasets) {
   if (datasets.empty()) throw_invalid("concat: expected at least one dataset");
   if (datasets.size() == 1) return datasets.front();
-  for (const Dataset& d : datasets) {
-    if (d.fetcher() == nullptr) continue;
-    throw Unsupported(fmt::format(
-        "concat: {} lies behind a URL: datasets are joined or mixed where all of them are local; "
-        "load it alone, or copy its files to a local disk",
-        d.source()));
-  }
   std::vector<std::vector<int64_t>> labels;
   TableBuilder builder;
   Dataset::Table& table = builder.table();
@@ -103,6 +96,10 @@ Dataset concat(std::span<const Dataset> datasets) {
     for (Part part : d.parts()) {
       part.begin += builder.size();
       table.parts.push_back(std::move(part));
+    }
+    for (RemotePart part : remote_parts(d)) {
+      part.begin += builder.size();
+      table.remote_parts.push_back(std::move(part));
     }
     const auto first = static_cast<uint32_t>(table.containers.size());
     add_containers(*d.table_, table);

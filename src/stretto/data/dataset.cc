@@ -113,6 +113,9 @@ bool Dataset::one_file_each(int64_t index) const {
 
 std::string Dataset::path(int64_t index) const {
   if (!one_file_each(index)) return std::string(container_path(sample(index).container));
+  if (!table_->remote_parts.empty()) {
+    if (const auto r = remote(index)) return r->dataset->path(r->index);
+  }
   const std::string_view name = name_of(*table_, index);
   if (name.starts_with('/') || (table_->fetcher && name.find("://") != name.npos)) {
     return std::string(name);
@@ -155,6 +158,26 @@ bool Dataset::has_details() const {
 }
 
 const std::shared_ptr<Fetcher>& Dataset::fetcher() const { return table_->fetcher; }
+
+std::optional<RemoteSample> Dataset::remote(int64_t index) const {
+  if (table_->fetcher != nullptr) return RemoteSample{this, index};
+  const auto& parts = table_->remote_parts;
+  auto part = std::upper_bound(parts.begin(), parts.end(), index,
+                               [](int64_t i, const RemotePart& p) { return i < p.begin; });
+  if (part == parts.begin()) return std::nullopt;
+  --part;
+  if (index - part->begin >= part->dataset.size()) return std::nullopt;
+  return RemoteSample{&part->dataset, index - part->begin};
+}
+
+int64_t file_of(const Dataset& dataset, int64_t index) {
+  return dataset.one_file_each() ? index : int64_t{dataset.sample(index).container};
+}
+
+std::vector<RemotePart> remote_parts(const Dataset& dataset) {
+  if (dataset.fetcher() != nullptr) return {{.begin = 0, .dataset = dataset}};
+  return dataset.table().remote_parts;
+}
 
 int64_t Dataset::files() const {
   if (!one_file_each()) return static_cast<int64_t>(table_->containers.size());

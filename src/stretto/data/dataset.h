@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,6 +51,14 @@ struct Part {
   int64_t begin = 0, size = 0;
 };
 
+class Dataset;
+
+// A sample whose files come from behind a URL, as a sample of the dataset that was opened there.
+struct RemoteSample {
+  const Dataset* dataset;
+  int64_t index;
+};
+
 // Immutable, safe for all threads, cheap to copy. Open files are not kept. The table may lie in a
 // file that lies: whatever is given was checked, else FormatError names the source.
 class Dataset {
@@ -68,11 +77,16 @@ class Dataset {
   bool has_own_files() const;  // at least one may be
   // The file that a sample's bytes are in, whatever the source is.
   std::string path(int64_t index) const;
-  // Through which the files come that path() names, where they are URLs; else nullptr.
+  // Through which the files come that path() names, where they are URLs; else nullptr, and for what
+  // concat() made of several: then each of its remote_parts() has one.
   const std::shared_ptr<Fetcher>& fetcher() const;
+  // Where a sample's files are fetched: itself if this has a fetcher(), or the dataset that it
+  // comes from. Nothing: its files are local. Valid as long as this dataset.
+  std::optional<RemoteSample> remote(int64_t index) const;
   // Files are containers or, where each sample has one of its own, as many as samples.
   int64_t files() const;
-  // Of its label map, which is a file of its own behind a URL.
+  // Of its label map, which is a file of its own behind a URL. The number of a sample's own file is
+  // file_of().
   int64_t mask_file(int64_t index) const { return size() + index; }
   RemoteFile remote_file(int64_t file) const;  // 0 <= file < files()
   std::span<const Annotation> annotations(int64_t index) const;
@@ -102,6 +116,16 @@ class Dataset {
   std::shared_ptr<const Table> table_;
 };
 
+// Of a dataset's samples, those from `begin` on, as many as `dataset` has, lie behind its URL.
+struct RemotePart {
+  int64_t begin = 0;
+  Dataset dataset;
+};
+// Which of its files() a sample of a dataset that has a fetcher() is in.
+int64_t file_of(const Dataset& dataset, int64_t index);
+// In the order of samples; empty: all are local.
+std::vector<RemotePart> remote_parts(const Dataset& dataset);
+
 // A row of the list of what is read, in sources.cc.
 struct SourceRow {
   std::string_view kind;
@@ -118,7 +142,7 @@ std::span<const SourceRow> sources();
 // stay; else the numbers of the first dataset with names stay, and names that it lacks get the next
 // numbers in the order in which they come. Where no dataset has names, labels stay as they are.
 // Throws InvalidArgument if one has names and another has labels that are bare numbers, or if lists
-// differ and one has a name twice; Unsupported if one of several has a fetcher().
+// differ and one has a name twice.
 Dataset concat(std::span<const Dataset> datasets);
 
 // Throws InvalidArgument with the list of what is read if no row matches, FormatError naming the

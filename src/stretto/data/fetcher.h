@@ -69,6 +69,7 @@ class Fetcher {
   // Where a few bytes about this state of a file are kept.
   std::string note_path(const RemoteFile& file, std::string_view ending) const;
   RemoteStats stats() const;
+  const std::string& folder() const { return options_.cache.folder; }  // of the cache
 
  private:
   enum class State : uint8_t { kLooking, kAsked, kFetching, kHere, kFailed };

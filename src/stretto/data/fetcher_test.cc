@@ -11,6 +11,7 @@
 #include <map>
 #include <thread>
 
+#include "stretto/data/coco.h"
 #include "stretto/data/containers_testing.h"
 #include "stretto/data/loader_testing.h"
 #include "stretto/data/pack.h"
@@ -318,14 +319,45 @@ TEST_F(RemoteData, CanBePacked) {
   }
 }
 
+TEST_F(RemoteData, CocoIsLookedForNearItsUrlAndNotAboveItsHost) {
+  using Folders = std::vector<std::string>;
+  EXPECT_EQ(coco_folders_of_url("u://store/set/annotations/instances_val.json?sig=a/b"),
+            (Folders{"u://store/set/annotations", "u://store/set/annotations/val",
+                     "u://store/set/annotations/images/val", "u://store/set/annotations/images",
+                     "u://store/set", "u://store/set/val", "u://store/set/images/val",
+                     "u://store/set/images"}));
+  EXPECT_EQ(coco_folders_of_url("u://store/val.json"),
+            (Folders{"u://store", "u://store/val", "u://store/images/val", "u://store/images"}));
+}
+
+TEST_F(RemoteData, JoinedDatasetsAreReadThroughTheirOwnFetchers) {
+  const Site site(folder_.path()), other(folder_.path());
+  const Dataset local = open_dataset(folder_.path("f"));
+  const std::vector<Dataset> remote{open_remote(folder(site), site.fetcher), local,
+                                    open_remote(packed(other), other.fetcher)};
+  const std::vector<Dataset> files{local, local, open_dataset(folder_.path("p"))};
+  const Dataset joined = concat(remote);
+  expect_same(joined, concat(files), small_options());
+  ASSERT_EQ(remote_parts(joined).size(), 2u);
+  EXPECT_FALSE(joined.remote(remote[0].size()).has_value());  // the first local one
+  EXPECT_EQ(joined.remote(remote[0].size() + local.size())->index, 0);
+  // Joined once more, each part keeps its place.
+  const Dataset twice = concat(std::vector<Dataset>{local, joined});
+  EXPECT_EQ(twice.path(local.size()), remote[0].path(0));
+  EXPECT_EQ(twice.remote(local.size())->index, 0);
+  EXPECT_EQ(remote_stats(twice)->fetched,
+            site.fetcher->stats().fetched + other.fetcher->stats().fetched);
+  EXPECT_FALSE(remote_stats(local).has_value());
+}
+
 TEST_F(RemoteData, UrlsAreNotOpenedWithoutAStore) {
   EXPECT_TRUE(says(error_of<Unsupported>([] { open_dataset("https://h/x.tar"); }), "open_remote"));
   const Site site(folder_.path());
   EXPECT_TRUE(says(error_of<InvalidArgument>([&] {
-                     open_remote({.url = "u://x", .kind = "coco", .files = {}, .folders = {}},
+                     open_remote({.url = "u://x", .kind = "beton", .files = {}, .folders = {}},
                                  site.fetcher);
                    }),
-                   "pack, list, tar, tfrecord, segmentation, folder"));
+                   "pack, list, coco, tar, tfrecord, segmentation, folder"));
 }
 
 }  // namespace

@@ -54,6 +54,7 @@ struct Dataset::Table {
   bool masks_beside = false;
   std::vector<ContainerIs> container_kinds;  // of concat(), one for each container; else empty
   std::vector<Part> parts;                   // likewise
+  std::vector<RemotePart> remote_parts;      // likewise, of those that have a fetcher
   std::span<const Record> records;
   std::string_view names;
   std::span<const Annotation> annotations;

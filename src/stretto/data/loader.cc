@@ -11,6 +11,7 @@
 #include "stretto/base/fork.h"
 #include "stretto/base/interrupt.h"
 #include "stretto/data/loader_impl.h"
+#include "stretto/data/remote.h"
 
 namespace stretto::data {
 namespace {
@@ -153,22 +154,30 @@ Loader::Impl::Impl(std::shared_ptr<LoaderTeam> shared, int64_t rank, int threads
       mutex(team->mutex),
       work_changed(team->work_changed) {
   planned = following = plan_at(0, 0, nullptr);
-  if (const auto& fetcher = source.dataset.fetcher();
-      fetcher != nullptr && places < kMostPlacesAhead) {
-    lookahead = std::make_shared<Lookahead>(source.dataset, lookahead_plan());
-    fetcher->follow(lookahead, source.dataset);
-  }
   try {
+    if (places < kMostPlacesAhead) follow_order();
     team->add(*this, options.threads > 0 ? options.threads : std::max(1, cpu_info().cores - 1));
   } catch (...) {
-    if (lookahead != nullptr) source.dataset.fetcher()->unfollow(lookahead.get());
+    unfollow_order();
     throw;
   }
 }
 
+void Loader::Impl::follow_order() {
+  for (const RemotePart& part : remote_parts(source.dataset)) {
+    auto ahead = std::make_shared<Lookahead>(part.dataset, lookahead_plan(part.begin));
+    lookaheads.emplace_back(part.dataset.fetcher(), ahead);
+    part.dataset.fetcher()->follow(std::move(ahead), part.dataset);
+  }
+}
+
+void Loader::Impl::unfollow_order() noexcept {
+  for (const auto& [fetcher, ahead] : lookaheads) fetcher->unfollow(ahead.get());
+}
+
 Loader::Impl::~Impl() {
   team->remove(*this);
-  if (lookahead != nullptr) source.dataset.fetcher()->unfollow(lookahead.get());
+  unfollow_order();
   jobs.clear();
   pool->close();
 }
@@ -190,21 +199,23 @@ Cut Loader::Impl::cut_at(int64_t epoch, int64_t place) const {
 }
 
 // With copies: those who fetch may still look ahead when the loader is gone.
-Lookahead::Plan Loader::Impl::lookahead_plan() const {
+Lookahead::Plan Loader::Impl::lookahead_plan(int64_t begin) const {
   return {.places = places,
           .order =
               [order = options.order, size = source.dataset.size()](int64_t epoch) {
                 return std::make_shared<const Order>(order, size, epoch % kEpochs);
               },
           .cut = [o = options](int64_t epoch) { return epoch_cut(o, epoch % kEpochs); },
-          .masks = options.masks};
+          .masks = options.masks,
+          .begin = begin};
 }
 
 void Loader::Impl::tell_position() {
-  if (lookahead == nullptr) return;
   const BatchPlan& plan = jobs.empty() ? planned : jobs.front()->plan;
-  lookahead->move_to(plan.epoch, plan.begin);
-  source.dataset.fetcher()->moved();
+  for (const auto& [fetcher, ahead] : lookaheads) {
+    ahead->move_to(plan.epoch, plan.begin);
+    fetcher->moved();
+  }
 }
 
 std::shared_ptr<const Order> Loader::Impl::order_of(int64_t epoch) const {
@@ -453,7 +464,7 @@ Stats Loader::stats() const {
     s.cache_bytes = store.used();
     s.cached_samples = encoded != nullptr ? encoded->published() : store.published();
   }
-  if (const auto& fetcher = m.source.dataset.fetcher()) s.remote = fetcher->stats();
+  s.remote = remote_stats(m.source.dataset);
   const std::lock_guard skipped_lock(m.skipped_mutex);
   s.skipped = m.skipped;
   s.skipped_names = m.skipped_names;

@@ -148,7 +148,9 @@ struct Loader::Impl {
 
   // With `mutex` held: tells those who fetch how far the loader is.
   void tell_position();
-  Lookahead::Plan lookahead_plan() const;
+  Lookahead::Plan lookahead_plan(int64_t begin) const;
+  void follow_order();
+  void unfollow_order() noexcept;
 
   // workers.cc. With `mutex` held: the first job of which samples are left; whether there is one or
   // can be one.
@@ -173,8 +175,9 @@ struct Loader::Impl {
   const std::vector<Part> parts;
   const uint64_t order_hash;
   const std::shared_ptr<SlotPool> pool;
-  const int64_t places;                  // of every epoch
-  std::shared_ptr<Lookahead> lookahead;  // nullptr: the dataset is local
+  const int64_t places;  // of every epoch
+  // Of each part behind a URL.
+  std::vector<std::pair<std::shared_ptr<Fetcher>, std::shared_ptr<Lookahead>>> lookaheads;
 
   std::mutex& mutex;  // the team's: of what follows, up to the empty line
   std::condition_variable& work_changed;

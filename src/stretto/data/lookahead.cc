@@ -48,9 +48,10 @@ void Lookahead::move_to(int64_t epoch, int64_t place) {
 }
 
 void Lookahead::add(int64_t sample, int64_t tick, bool mine) {
-  int64_t file = sample;
+  if (sample < 0 || sample >= dataset_.size()) return;  // another part's
+  int64_t file = 0;
   try {
-    if (!dataset_.one_file_each()) file = dataset_.sample(sample).container;
+    file = file_of(dataset_, sample);
   } catch (const FormatError&) {
     return;  // a damaged index; the loader says it with the sample's batch
   }
@@ -89,7 +90,7 @@ bool Lookahead::look() {
   for (; end_ < stop; ++end_) {
     const int64_t in_batch = (end_ - first) % cut_.global() - cut_.begin();
     const bool mine = in_batch >= 0 && in_batch < cut_.batch;
-    add((*order_)(end_ - epoch_begin), end_ / tick_places_, mine);
+    add((*order_)(end_ - epoch_begin) - plan_.begin, end_ / tick_places_, mine);
   }
   return true;
 }

@@ -23,6 +23,7 @@ class Lookahead {
     std::function<std::shared_ptr<const Order>(int64_t epoch)> order;
     std::function<Cut(int64_t epoch)> cut;
     bool masks = false;  // label maps that are files of their own are needed too
+    int64_t begin = 0;   // which sample of the order is the dataset's first; it may be a part
   };
   Lookahead(Dataset dataset, Plan plan);
 

@@ -15,7 +15,7 @@ namespace stretto::data {
 // A finished pack, or one whose making was interrupted.
 bool is_pack(const std::string& source);
 
-// Takes the time of reading the index, and of mapping it from 256 MiB on: the header, class names
+// Takes the time of reading the index, and of mapping it from 64 MiB on: the header, class names
 // and the sizes of the shards are checked here, records when they are used, and pictures by
 // verify_pack(). Throws FormatError naming the file that is damaged, and for an interrupted pack
 // how to resume it.

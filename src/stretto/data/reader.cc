@@ -136,7 +136,7 @@ std::shared_ptr<const Reader::File> Reader::container(uint32_t number, int64_t s
 
 Encoded Reader::read(int64_t sample, media::Buffer& buffer) {
   const Sample at = dataset_.sample(sample);
-  if (dataset_.fetcher() != nullptr) return read_remote(at, sample, buffer);
+  if (const auto remote = dataset_.remote(sample)) return read_remote(*remote, at, sample, buffer);
   if (dataset_.one_file_each(sample)) {
     const File file(dataset_.path(sample));
     const State now = state_of(file, sample);
@@ -153,13 +153,14 @@ Encoded Reader::read(int64_t sample, media::Buffer& buffer) {
   return read_from(file->fd(), now.bytes, at, sample, buffer);
 }
 
-std::shared_ptr<const CachedFile> Reader::remote_file(const Sample& at, int64_t sample) const {
-  const int64_t number = dataset_.one_file_each() ? sample : at.container;
-  return dataset_.fetcher()->open(dataset_.remote_file(number), &stopping_);
+std::shared_ptr<const CachedFile> Reader::remote_file(const RemoteSample& remote) const {
+  const Dataset& from = *remote.dataset;
+  return from.fetcher()->open(from.remote_file(file_of(from, remote.index)), &stopping_);
 }
 
-Encoded Reader::read_remote(const Sample& at, int64_t sample, media::Buffer& buffer) const {
-  const auto file = remote_file(at, sample);
+Encoded Reader::read_remote(const RemoteSample& remote, const Sample& at, int64_t sample,
+                            media::Buffer& buffer) const {
+  const auto file = remote_file(remote);
   return read_from(file->fd(), file->bytes(), at, sample, buffer);
 }
 
@@ -201,9 +202,10 @@ media::Bytes Reader::read_details(int64_t sample, media::Buffer& buffer, bool id
   if (const std::string mask = dataset_.mask_path(sample); !mask.empty()) {
     if (id_alone) return {};
     try {
-      if (dataset_.fetcher() != nullptr) {
+      if (const auto remote = dataset_.remote(sample)) {
+        const Dataset& from = *remote->dataset;
         const auto file =
-            dataset_.fetcher()->open(dataset_.remote_file(dataset_.mask_file(sample)), &stopping_);
+            from.fetcher()->open(from.remote_file(from.mask_file(remote->index)), &stopping_);
         return map_from(file->fd(), file->bytes(), sample, buffer);
       }
       const File file(mask);
@@ -216,8 +218,8 @@ media::Bytes Reader::read_details(int64_t sample, media::Buffer& buffer, bool id
   }
   const Sample at = dataset_.sample(sample);
   if (at.details_bytes == 0 || dataset_.one_file_each(sample)) return {};
-  if (dataset_.fetcher() != nullptr) {
-    const auto file = remote_file(at, sample);
+  if (const auto remote = dataset_.remote(sample)) {
+    const auto file = remote_file(*remote);
     return details_from(file->fd(), file->bytes(), at, sample, id_alone, buffer);
   }
   const auto file = container(at.container, sample);
@@ -255,7 +257,7 @@ media::Bytes Reader::details_from(int fd, uint64_t size, const Sample& at, int64
 }
 
 void Reader::will_read(int64_t sample, Soon soon) noexcept {
-  if (dataset_.fetcher() != nullptr) return;  // it knows the order (lookahead.h)
+  if (dataset_.remote(sample)) return;  // its fetcher knows the order (lookahead.h)
   if (!soon.picture && !soon.details) return;
   try {
     const Sample at = dataset_.sample(sample);

@@ -88,8 +88,9 @@ class Reader {
   State state_of(const File& file, int64_t sample) const;
   Encoded read_from(int fd, uint64_t size, const Sample& at, int64_t sample,
                     media::Buffer& buffer) const;
-  Encoded read_remote(const Sample& at, int64_t sample, media::Buffer& buffer) const;
-  std::shared_ptr<const CachedFile> remote_file(const Sample& at, int64_t sample) const;
+  Encoded read_remote(const RemoteSample& remote, const Sample& at, int64_t sample,
+                      media::Buffer& buffer) const;
+  std::shared_ptr<const CachedFile> remote_file(const RemoteSample& remote) const;
   media::Bytes map_from(int fd, uint64_t size, int64_t sample, media::Buffer& buffer) const;
   media::Bytes details_from(int fd, uint64_t size, const Sample& at, int64_t sample, bool id_alone,
                             media::Buffer& buffer) const;

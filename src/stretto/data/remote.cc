@@ -1,6 +1,7 @@
 #include "stretto/data/remote.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <map>
 #include <set>
@@ -12,6 +13,7 @@
 #include "stretto/base/file.h"
 #include "stretto/base/interrupt.h"
 #include "stretto/base/log.h"
+#include "stretto/data/coco.h"
 #include "stretto/data/containers.h"
 #include "stretto/data/folder.h"
 #include "stretto/data/found_notes.h"
@@ -100,19 +102,21 @@ Dataset open_remote_tfrecord(const RemoteSource& source, FetcherPointer fetcher)
   return open_remote_containers(source, std::move(fetcher), "tfrecord", find_in_tfrecord);
 }
 
+void check_relative_or_url(const std::string& url, const Dataset& dataset) {
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    const std::string name = dataset.name(i);
+    if (!name.starts_with('/')) continue;
+    throw FormatError(url, -1,
+                      fmt::format("{}: expected a path relative to the folder, or a URL", name));
+  }
+}
+
 Dataset open_remote_list(const RemoteSource& source, FetcherPointer fetcher) {
   const std::string text = read_file(fetcher->open(only_file(source))->path());
   const std::string_view path = std::string_view(source.url).substr(0, source.url.find('?'));
   const Dataset dataset =
       path.ends_with(".csv") ? parse_csv(source.url, text) : parse_json_lines(source.url, text);
-  for (int64_t i = 0; i < dataset.size(); ++i) {
-    const std::string name = dataset.name(i);
-    if (name.starts_with('/')) {
-      throw FormatError(
-          source.url, -1,
-          fmt::format("{}: expected a path relative to the list's folder, or a URL", name));
-    }
-  }
+  check_relative_or_url(source.url, dataset);
   return with_fetcher(dataset.table(), std::move(fetcher));
 }
 
@@ -292,16 +296,34 @@ Dataset open_remote_pack(const RemoteSource& source, FetcherPointer fetcher) {
   return with_fetcher(std::move(table), std::move(fetcher), std::move(states));
 }
 
+// As open_coco(): what tells where the pictures are is the first of them, which is fetched for it.
+Dataset open_remote_coco(const RemoteSource& source, FetcherPointer fetcher) {
+  const std::string text = read_file(fetcher->open(only_file(source))->path());
+  const auto holds = [&](const std::string& folder, const std::string& picture) {
+    if (picture.starts_with('/')) return true;  // which is refused below
+    try {
+      fetcher->open({.url = fmt::format("{}/{}", folder, picture)});
+      return true;
+    } catch (const FormatError& e) {
+      // Stores that list nothing to strangers say EACCES where there is no such file.
+      if (e.code() == ENOENT || e.code() == EACCES) return false;
+      throw;
+    }
+  };
+  const Dataset dataset = parse_coco(source.url, text, coco_folders_of_url(source.url), holds);
+  check_relative_or_url(source.url, dataset);
+  return with_fetcher(dataset.table(), std::move(fetcher));
+}
+
 struct RemoteRow {
   std::string_view kind;
   Dataset (*open)(const RemoteSource& source, FetcherPointer fetcher);
 };
-constexpr RemoteRow kRemoteSources[] = {{"pack", open_remote_pack},
-                                        {"list", open_remote_list},
-                                        {"tar", open_remote_tar},
-                                        {"tfrecord", open_remote_tfrecord},
-                                        {"segmentation", open_remote_segmentation},
-                                        {"folder", open_remote_folder}};
+constexpr RemoteRow kRemoteSources[] = {
+    {"pack", open_remote_pack},         {"list", open_remote_list},
+    {"coco", open_remote_coco},         {"tar", open_remote_tar},
+    {"tfrecord", open_remote_tfrecord}, {"segmentation", open_remote_segmentation},
+    {"folder", open_remote_folder}};
 
 }  // namespace
 
@@ -313,6 +335,29 @@ Dataset open_remote(const RemoteSource& source, std::shared_ptr<Fetcher> fetcher
   }
   throw_invalid("{}: a dataset behind a URL is one of {}; got \"{}\"", source.url, kinds,
                 source.kind);
+}
+
+std::optional<RemoteStats> remote_stats(const Dataset& dataset) {
+  std::set<const Fetcher*> seen;
+  std::set<std::string> folders;
+  RemoteStats all;
+  for (const RemotePart& part : remote_parts(dataset)) {
+    const Fetcher& fetcher = *part.dataset.fetcher();
+    if (!seen.insert(&fetcher).second) continue;
+    const RemoteStats one = fetcher.stats();
+    all.fetched += one.fetched;
+    all.fetched_bytes += one.fetched_bytes;
+    all.hits += one.hits;
+    all.waits += one.waits;
+    all.wait_seconds += one.wait_seconds;
+    all.retries += one.retries;
+    all.failures += one.failures;
+    all.evicted += one.evicted;
+    // A limit is of a folder, whose files may be of all of them.
+    if (folders.insert(fetcher.folder()).second) all.limit_bytes += one.limit_bytes;
+  }
+  if (seen.empty()) return std::nullopt;
+  return all;
 }
 
 }  // namespace stretto::data

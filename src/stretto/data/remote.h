@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,8 @@ struct RemoteSource {
   // "tar" and "tfrecord": `files` are the shards, in order; expand_braces() (containers.h) makes
   // them of a pattern.
   // "pack": its index, of the URL `url`/index, and its shards as far as something is known of them.
-  // "list": the list. "folder": all files below `url`; others than pictures do not matter.
+  // "list": the list. "coco": the file of instances. "folder": all files below `url`; others than
+  // pictures do not matter.
   std::string kind;
   std::vector<RemoteFile> files;
   std::vector<std::string> folders;  // of "folder": those below `url`, of which some may be empty
@@ -26,5 +28,8 @@ struct RemoteSource {
 // TFRecord the first time: which samples they have is kept beside the cache. Throws what
 // open_dataset() and Fetcher::open() throw.
 Dataset open_remote(const RemoteSource& source, std::shared_ptr<Fetcher> fetcher);
+
+// Of all fetchers of a dataset together; nothing: its files are local.
+std::optional<RemoteStats> remote_stats(const Dataset& dataset);
 
 }  // namespace stretto::data

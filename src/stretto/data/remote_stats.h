@@ -1,4 +1,4 @@
-// What a dataset behind URLs cost so far.
+// What datasets behind URLs cost so far.
 #pragma once
 
 #include <cstdint>

@@ -41,9 +41,10 @@ void read_bytes(const std::string& path, uint64_t offset, uint64_t length,
 }
 
 LocalPath local_path(const Dataset& dataset, int64_t index) {
-  if (dataset.fetcher() == nullptr) return {.path = dataset.path(index), .keep = nullptr};
-  const int64_t file = dataset.one_file_each() ? index : dataset.sample(index).container;
-  auto cached = dataset.fetcher()->open(dataset.remote_file(file));
+  const auto remote = dataset.remote(index);
+  if (!remote) return {.path = dataset.path(index), .keep = nullptr};
+  const Dataset& from = *remote->dataset;
+  auto cached = from.fetcher()->open(from.remote_file(file_of(from, remote->index)));
   return {.path = cached->path(), .keep = std::move(cached)};
 }
 
@@ -60,8 +61,9 @@ std::vector<std::byte> read_details(const Dataset& dataset, int64_t index) {
   if (!known.empty()) return {known.begin(), known.end()};
   std::vector<std::byte> bytes;
   if (const std::string mask = dataset.mask_path(index); !mask.empty()) {
-    if (dataset.fetcher() != nullptr) {
-      const auto cached = dataset.fetcher()->open(dataset.remote_file(dataset.mask_file(index)));
+    if (const auto remote = dataset.remote(index)) {
+      const Dataset& from = *remote->dataset;
+      const auto cached = from.fetcher()->open(from.remote_file(from.mask_file(remote->index)));
       read_bytes_of(ReadFile(cached->path(), mask), 0, 0, bytes);
     } else {
       read_bytes(mask, 0, 0, bytes);
@@ -85,7 +87,7 @@ std::vector<std::byte> read_details(const Dataset& dataset, int64_t index) {
 bool is_of_the_sample(const FormatError& e, const Dataset& dataset, int64_t index) {
   if (e.code() == 0) return true;
   if (!dataset.one_file_each(index)) return false;
-  if (dataset.fetcher() != nullptr) return e.code() == ENOENT;
+  if (dataset.remote(index)) return e.code() == ENOENT;
   const std::string mask = dataset.mask_path(index);
   const bool of_mask = !mask.empty() && e.file() == mask;
   const auto folder = std::filesystem::path(of_mask ? mask : dataset.path(index)).parent_path();
