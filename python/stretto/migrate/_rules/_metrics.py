@@ -29,7 +29,8 @@ def shared_loops(script: Script, edits: Edits) -> list[cst.For | cst.While]:
       trained = {facts.key(node) for other in training.batch_loops
                  for node in training.sources(other)}
       if sources & trained and not any(map(constant_index, training.sources(loop))):
-        edits.leave(loop, "if this is the loader of training, each rank measures its own share here")
+        edits.leave(loop, "if this is the loader of training, each rank measures its own share "
+                    "here")
       continue
     around = any(inner in training.batch_loops
                  for inner in facts.within(loop, (cst.For, cst.While)))
@@ -273,8 +274,8 @@ def shares_in_expressions(script: Script, edits: Edits) -> None:
   for part in facts.all(cst.CompFor):
     held = facts.held(part.iter) & training.fed
     if held and not held <= training.mixed:
-      edits.leave(part, "each rank goes through its own share of the samples here: add up or average "
-                  "what comes of it by sum_of_ranks() or mean_of_ranks()")
+      edits.leave(part, "each rank goes through its own share of the samples here: add up or "
+                  "average what comes of it by sum_of_ranks() or mean_of_ranks()")
 
 
 def run(script: Script, edits: Edits) -> None:

@@ -103,8 +103,8 @@ def run(script: Script, edits: Edits) -> None:
     if number in training.fed:
       share(script, edits, call)
       if number in training.mixed:
-        edits.note(call, "loaders that do not shuffle count as those of evaluation: every rank reads "
-                   "all of their samples")
+        edits.note(call, "loaders that do not shuffle count as those of evaluation: every rank "
+                   "reads all of their samples")
     elif (mixed := argument(call, "shuffle", 2)) is not None and \
         script.facts.code(mixed) not in ("False", "None"):
       edits.leave(call, "ranks go through this loader of evaluation in different orders, and may "
@@ -117,8 +117,8 @@ def run(script: Script, edits: Edits) -> None:
     edits.leave(training.points[0], "there is no DataLoader here: where another file makes it, "
                 "give it a DistributedSampler there; where there is none, give each rank its "
                 "share, such as samples[dist.get_rank()::dist.get_world_size()], and add up "
-                "what is shown of its losses by dist.all_reduce(). Batches that are drawn at random "
-                "differ between ranks already")
+                "what is shown of its losses by dist.all_reduce(). Batches that are drawn at "
+                "random differ between ranks already")
 
 
 RULE = Rule("sampler", "DataLoader of a training loop",
