@@ -96,7 +96,7 @@ def test_pods_tolerate_what_closes_nodes_with_chips_to_others():
   for each, resource in (first, "nvidia.com/gpu"), (second, "huawei.com/A"):
     assert each["template"]["spec"]["template"]["spec"]["tolerations"] == [
       {"key": resource, "operator": "Exists", "effect": "NoSchedule"}]
-  plain = manifest.job_set("a-name", request(), [manifest.Part("ranks", 1, 2, "lab/a:1", "python3")],
+  plain = manifest.job_set("a-name", request(), [manifest.Part("ranks", 1, 2, "lab/a:1", "python")],
                            1, {"user": "ann", "name": "x"})
   assert "tolerations" not in json.dumps(plain)
 

@@ -151,9 +151,9 @@ def test_flavors_of_a_queue_all_have_a_topology_or_none_has(name):
 def test_jobs_may_run_on_nodes_that_are_closed_to_jobs_without_chips(name):
   for each in kueue_objects(CASES / "golden" / name):
     if each["kind"] == "ResourceFlavor":
-      closed = [each["spec"]["nodeLabels"]["stretto/chip"] != "none"]
-      assert [True for t in each["spec"].get("tolerations", []) if "/" in t["key"]
-              and (t["operator"], t["effect"]) == ("Exists", "NoSchedule")] == [c for c in closed if c]
+      found = [t for t in each["spec"].get("tolerations", []) if "/" in t["key"]
+               and (t["operator"], t["effect"]) == ("Exists", "NoSchedule")]
+      assert len(found) == (each["spec"]["nodeLabels"]["stretto/chip"] != "none")
 
 
 HOSTILE = "x\n$(touch pwned)`touch pwned`\"'; touch pwned #: {y: [z]}\\\n---\nPartitionName=evil"

@@ -37,7 +37,8 @@ QUEUE_LABEL, PRIORITY_LABEL = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/prior
 # Of LocalQueues, as site.yaml of `stretto cluster compile` has it: the label of a rack. Kueue never
 # admits a job that asks for a topology on nodes without.
 TOPOLOGY, NEAR = "stretto/topology", "kueue.x-k8s.io/podset-preferred-topology"
-LABEL = re.compile(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+LABEL = re.compile(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?"
+                   r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 RESTART_LABEL = "jobset.sigs.k8s.io/restart-attempt"
 AGAIN = 75  # as _pod.py exits when a pod was lost; other codes but 0 end the job
 
@@ -134,7 +135,8 @@ def job(name: str, request: Request, parts: list[Part], number: int, chunks: int
                                           "values": [AGAIN]}},
       {"action": "FailJob", "onExitCodes": {"containerName": CONTAINER, "operator": "NotIn",
                                             "values": [0]}}]},
-    "template": {"metadata": {"labels": labels, **near}, "spec": pod(name, request, parts, number, chunks)}}
+    "template": {"metadata": {"labels": labels, **near},
+                 "spec": pod(name, request, parts, number, chunks)}}
 
 
 def pod(name: str, request: Request, parts: list[Part], number: int,

@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kApi = "kueue.x-k8s.io/v1beta2";
 constexpr size_t kMostFlavors = 64, kMostResources = 64;  // of Kueue's schema
 constexpr const char* kRackLabel = "stretto/rack";
-constexpr int kPreemptingFrom = 100'000;                  // above all priorities of site files
+constexpr int kPreemptingFrom = 100'000;  // above all priorities of site files
 
 bool is_named_in(const std::vector<std::string>& all, const std::string& one) {
   return std::find(all.begin(), all.end(), one) != all.end();
@@ -161,7 +161,8 @@ class Writer {
           flavor.group.empty() ? kReserveName : kubernetes_name(flavor.group);
       each["spec"]["nodeLabels"]["stretto/chip"] = flavor.chip.empty() ? "none" : flavor.chip;
       if (racks) each["spec"]["topologyName"] = flavor.racks ? topology : hosts;
-      // What Kubernetes' own plugin adds where it is on: nodes with chips are often closed to others.
+      // What Kubernetes' own plugin adds where it is on: nodes with chips are often closed to
+      // others.
       if (!flavor.chip.empty()) {
         each["spec"]["tolerations"] = Json::array({{{"key", site_.chips.at(flavor.chip).resource},
                                                     {"operator", "Exists"},
