@@ -156,6 +156,17 @@ def test_jobs_may_run_on_nodes_that_are_closed_to_jobs_without_chips(name):
       assert len(found) == (each["spec"]["nodeLabels"]["stretto/chip"] != "none")
 
 
+def test_a_job_that_gets_its_queue_later_is_checked_then():
+  [policy] = [each for each in documents(CASES / "golden/unlike")
+              if each["kind"] == "ValidatingAdmissionPolicy"]
+  for rule in policy["spec"]["matchConstraints"]["resourceRules"]:
+    assert rule["operations"] == ["CREATE", "UPDATE"]
+  # What controllers change of a job in its queue is not looked at.
+  [when] = [each["expression"] for each in policy["spec"]["matchConditions"]
+            if "oldObject" in each["expression"]]
+  assert when.startswith("request.operation == 'CREATE' || ")
+
+
 HOSTILE = "x\n$(touch pwned)`touch pwned`\"'; touch pwned #: {y: [z]}\\\n---\nPartitionName=evil"
 
 
