@@ -5,8 +5,9 @@
 Starts a cluster of Slurm's own daemons on this machine, without rights and on free ports; "chips"
 are cores there, of which Slurm counts as many as it is told. Jobs sleep. Slurm's builtin scheduler
 starts jobs in the order of their submission and lets nobody overtake: the policy fifo. The
-simulator gets the times at which the jobs were submitted. Two seconds are the resolution: Slurm's
-daemons take some tenths of a second for a job.
+simulator gets what Slurm has recorded: when jobs were submitted, and how long they held their
+chips, longer by the time for which Slurm leaves chips idle between two jobs, which is measured
+before. Slurm records whole seconds; two of them are the resolution.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ JobAcctGatherType=jobacct_gather/none
 SwitchType=switch/none
 MpiDefault=none
 AccountingStorageType=accounting_storage/none
+JobCompType=jobcomp/filetxt
+JobCompLoc={folder}/jobs.txt
 ReturnToService=2
 SlurmdParameters=config_overrides
 SchedulerType=sched/builtin
@@ -98,7 +101,7 @@ class Slurm:
       user=getpass.getuser(), port=base, next_port=base + 1, folder=folder, chips=CHIPS,
       nodes=nodes, last=NODES - 1))
     (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
-    for part in ("state", "out", *(f"spool/n{i}" for i in range(NODES))):
+    for part in ("state", *(f"spool/n{i}" for i in range(NODES))):
       (folder / part).mkdir(parents=True)
     self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"),
                         "PATH": os.environ.get("PATH", "") + ":/usr/sbin"}
@@ -152,39 +155,58 @@ def make_jobs(count: int, seed: int) -> list[tuple[float, int, int]]:
 def through_slurm(slurm: Slurm,
                   jobs: list[tuple[float, int, int]]) -> list[tuple[float, float, float]]:
   """Submission, start and end of every job, in seconds from the first submission."""
-  out = slurm.folder / "out"
-  script = (f"date +%s.%N > {out}/$1.start; sleep $2\n"
-            f"date +%s.%N > {out}/$1.part; mv {out}/$1.part {out}/$1.end")
-  (slurm.folder / "job.sh").write_text("#!/bin/sh\n" + script + "\n")
-  submitted, began = [], time.time()
-  for number, (when, chips, seconds) in enumerate(jobs):
+  numbers, began = [], time.time()
+  for when, chips, seconds in jobs:
     time.sleep(max(0.0, began + when - time.time()))
-    submitted.append(time.time())
-    slurm.call("sbatch", "-N", -(-chips // CHIPS), "--ntasks-per-node=1",
-               f"--cpus-per-task={min(chips, CHIPS)}", "-o", "/dev/null", "-D", slurm.folder,
-               slurm.folder / "job.sh", number, seconds)
-  until = time.monotonic() + 120 + 4 * sum(seconds for _, _, seconds in jobs)
-  while len(list(out.glob("*.end"))) < len(jobs):
+    numbers.append(submit(slurm, chips, seconds))
+  return wait_for(slurm, numbers, 120 + 4 * sum(seconds for _, _, seconds in jobs))
+
+
+def submit(slurm: Slurm, chips: int, seconds: int, *more: str) -> str:
+  (slurm.folder / "job.sh").write_text("#!/bin/sh\nexec sleep $1\n")
+  return slurm.call("sbatch", "--parsable", "-N", -(-chips // CHIPS), "--ntasks-per-node=1",
+                    f"--cpus-per-task={min(chips, CHIPS)}", "-o", "/dev/null", "-D", slurm.folder,
+                    *more, slurm.folder / "job.sh", seconds)
+
+
+def wait_for(slurm: Slurm, numbers: list[str],
+             limit_s: float) -> list[tuple[float, float, float]]:
+  records, until = slurm.folder / "jobs.txt", time.monotonic() + limit_s
+  found: dict[str, dict[str, str]] = {}
+  while not found.keys() >= set(numbers):
     if time.monotonic() > until:
       raise RuntimeError("Slurm does not end the jobs")
     time.sleep(0.2)
-  times = []
-  for number, at in enumerate(submitted):
-    start, end = (float((out / f"{number}.{kind}").read_text()) for kind in ("start", "end"))
-    times.append((at - submitted[0], start - submitted[0], end - submitted[0]))
-  return times
+    found = recorded(records.read_text()) if records.exists() else {}
+  times = [[datetime.fromisoformat(found[number][f"{kind}Time"]).timestamp()
+            for kind in ("Submit", "Start", "End")] for number in numbers]
+  first = times[0][0]
+  return [(at - first, start - first, end - first) for at, start, end in times]
+
+
+def gap(slurm: Slurm) -> float:
+  """Seconds for which a node is idle between the jobs of a chain, the mean."""
+  times = wait_for(slurm, [submit(slurm, CHIPS, 1, "-w", "n0") for _ in range(9)], 120)
+  return sum(b[1] - a[2] for a, b in zip(times, times[1:])) / (len(times) - 1)
+
+
+def recorded(text: str) -> dict[str, dict[str, str]]:
+  """Number of a job to what jobcomp/filetxt says about it, of whole lines."""
+  lines = text.splitlines() if text.endswith("\n") else text.splitlines()[:-1]
+  fields = [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in lines]
+  return {each["JobId"]: each for each in fields}
 
 
 def through_simulator(command: str, folder: Path, jobs: list[tuple[float, int, int]],
-                      times: list[tuple[float, float, float]]) -> list[float]:
-  """The starts of the same jobs, which take as long as they did there."""
+                      times: list[tuple[float, float, float]], gap_s: float) -> list[float]:
+  """The starts of the same jobs, which take as long as they did there, and the gap behind them."""
   site = folder / "site.toml"
   site.write_text(f'name = "slurm"\n[[nodes]]\nnames = "n[0-{NODES - 1}]"\nchip = "core"\n'
                   f'chips = {CHIPS}\ncores = {CHIPS}\n')
   trace = folder / "jobs.csv"
   lines = ["job_id,num_gpu,submit_time,iterations,model_name,duration,interval"]
   for number, ((_, chips, _), (at, start, end)) in enumerate(zip(jobs, times)):
-    lines.append(f"{number},{chips},{at:.3f},0,m,{end - start:.3f},0")
+    lines.append(f"{number},{chips},{at:.3f},0,m,{end - start + gap_s:.3f},0")
   trace.write_text("\n".join(lines) + "\n")
   done = subprocess.run([command, "cluster", "simulate", site, "--trace", trace, "--policy", "fifo",
                          "--times", "--json"], check=True, capture_output=True, text=True)
@@ -214,8 +236,13 @@ def run(command: str, count: int, seed: int = 1) -> dict[str, float]:
     folder = Path(name)
     jobs = make_jobs(count, seed)
     with Slurm(folder) as slurm:
+      gap_s = gap(slurm)
       times = through_slurm(slurm, jobs)
-    return compare(times, through_simulator(command, folder, jobs, times))
+    simulated, slower = (through_simulator(command, folder, jobs, times, gap_s + more_s)
+                         for more_s in (0, 1))
+    # A second more per job has to show, or the comparison would say nothing.
+    return {"gap_s": gap_s, **compare(times, simulated), "difference_of_one_second_more_s":
+            compare(times, slower)["mean_difference_s"]}
 
 
 def main() -> None:

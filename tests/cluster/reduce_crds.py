@@ -64,8 +64,9 @@ def main(clones: dict[tuple[str, str], Path]):
       "type": "object", "additionalProperties": False, "required": ["name"],
       "properties": {"name": {"type": "string", "pattern": r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"},
                      "namespace": {"type": "string"}, "labels": {"type": "object"}}}
-    if kind == "JobSet":
+    if kind in ("JobSet", "LocalQueue"):
       schema["properties"]["metadata"]["properties"]["annotations"] = {"type": "object"}
+    if kind == "JobSet":
       del schema["properties"]["status"]
       without(schema, LEFT_OUT)
     (folder / f"{kind.lower()}.json").write_text(json.dumps(schema, indent=1) + "\n")

@@ -40,6 +40,16 @@ RUNS = {
   "early_stop": (['"batch": 8="batch": 16'], 1),
   "meters": (["--batch-size", "16"], 0),
   "dropout_workers": ([], 0),
+  "average_of_weights": (["--batch-size", "16"], 0),
+  "hf_like": (["per_device_train_batch_size: int = 4=per_device_train_batch_size: int = 8"], 0),
+  "nanogpt_like": ([], 0),
+  "vae_two_optims": (["BATCH, LATENT, PATIENCE = 4, 8=BATCH, LATENT, PATIENCE = 4, 16"], 1),
+  "segmentation_train": (["--batch-size", "8"], 1),
+  "trainer_config": (["batch_size: int = 8=batch_size: int = 16"], 1),
+  "timm_like": (["--batch-size", "16"], 0),
+  "lstm_notebook": (["batch_size=8, shuffle=batch_size=16, shuffle"], 1),
+  "distill": (["--batch", "16"], 1),
+  "siamese_schedule": (['"batch": 8="batch": 16'], 0),
 }
 
 

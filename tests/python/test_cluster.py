@@ -381,6 +381,28 @@ def test_a_late_scheduler_is_an_error_that_names_it(monkeypatch, tmp_path):
     Host().ask(["sbatch-none"])
 
 
+@pytest.mark.parametrize("told", [
+  "scontrol: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\n"
+  "scontrol: error: fetch_config: DNS SRV lookup failed\n"
+  "scontrol: error: _establish_config_source: failed to fetch config\n"
+  "scontrol: fatal: Could not establish a configuration source",
+  "sinfo: fatal: Could not establish a configuration source"])
+def test_commands_of_slurm_without_a_site_say_what_to_do(monkeypatch, tmp_path, told):
+  (tmp_path / "scontrol").write_text(f"#!/bin/sh\necho '{told}' >&2; exit 1\n")
+  (tmp_path / "scontrol").chmod(0o755)
+  monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+  with pytest.raises(ClusterError, match="no slurm.conf, so no Slurm site; .* up --local-slurm"):
+    Host().ask(["scontrol", "show", "config"])
+
+
+@pytest.mark.parametrize("count, words", [(1, "1 file"), (2, "2 files")])
+def test_one_file_is_no_files(tmp_path, count, words):
+  from stretto.cluster import _pack, _run
+  for number in range(count):
+    (tmp_path / f"{number}.py").write_text("")
+  assert _run.files_in_words(_pack.tree_of(tmp_path)) == words
+
+
 # Hangs.
 
 def test_a_hang_is_when_no_rank_goes_on(tmp_path):

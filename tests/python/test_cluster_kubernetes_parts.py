@@ -91,6 +91,36 @@ def test_what_a_job_asks_for():
   assert told["address"] == "a-name-1f2e3d-v100-0-0.a-name-1f2e3d"
 
 
+def test_pods_tolerate_what_closes_nodes_with_chips_to_others():
+  first, second = job_set()["spec"]["replicatedJobs"]
+  for each, resource in (first, "nvidia.com/gpu"), (second, "huawei.com/A"):
+    assert each["template"]["spec"]["template"]["spec"]["tolerations"] == [
+      {"key": resource, "operator": "Exists", "effect": "NoSchedule"}]
+  plain = manifest.job_set("a-name", request(), [manifest.Part("ranks", 1, 2, "lab/a:1", "python")],
+                           1, {"user": "ann", "name": "x"})
+  assert "tolerations" not in json.dumps(plain)
+
+
+def test_pods_of_a_part_come_into_one_rack_where_the_queue_has_racks(tmp_path):
+  about = {"user": "ann", "name": "x"}
+  each = manifest.job_set("a-name-1f2e3d", request(queue="q"), parts(), 2, about, "stretto/rack")
+  path = tmp_path / "jobset.json"
+  path.write_text(json.dumps(each))
+  checked(path)
+  notes = [part["template"]["spec"]["template"]["metadata"].get("annotations")
+           for part in each["spec"]["replicatedJobs"]]
+  assert notes == [{"kueue.x-k8s.io/podset-preferred-topology": "stretto/rack"}, None]
+  assert "podset" not in json.dumps(job_set(queue="q"))
+
+
+@pytest.mark.parametrize("queue, topology", [
+  ({"metadata": {"annotations": {"stretto/topology": "stretto/rack"}}}, "stretto/rack"),
+  ({"metadata": {"annotations": {"stretto/topology": "a b\n"}}}, ""),
+  ({"metadata": {"annotations": None}}, ""), ({}, "")])
+def test_the_topology_of_a_queue(queue, topology):
+  assert output.topology_of(queue) == topology
+
+
 def test_secrets_are_made_last_and_the_tree_is_whole(tmp_path):
   for name in ("train.py", "lib/mod.py"):
     (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -126,6 +126,47 @@ def test_every_queue_and_flavor_that_is_named_exists(name):
       assert each["spec"]["topologyName"] in named["Topology"]
 
 
+@pytest.mark.parametrize("name", SITES)
+def test_flavors_of_a_queue_all_have_a_topology_or_none_has(name):
+  """Of a queue with both, Kueue gives jobs that name none only flavors without: the others' nodes
+  would be idle, and their jobs would wait for ever."""
+  objects = kueue_objects(CASES / "golden" / name)
+  topology = {each["metadata"]["name"]: each["spec"].get("topologyName") for each in objects
+              if each["kind"] == "ResourceFlavor"}
+  levels = {each["metadata"]["name"]: [level["nodeLabel"] for level in each["spec"]["levels"]]
+            for each in objects if each["kind"] == "Topology"}
+  racks = set()
+  for each in objects:
+    if each["kind"] == "ClusterQueue":
+      flavors = [f["name"] for group in each["spec"]["resourceGroups"] for f in group["flavors"]]
+      assert len({topology[flavor] is None for flavor in flavors}) == 1
+      if all("stretto/rack" in levels.get(topology[flavor], []) for flavor in flavors):
+        racks.add(each["metadata"]["name"])
+  assert {each["spec"]["clusterQueue"] for each in objects if each["kind"] == "LocalQueue" and
+          "stretto/topology" in each["metadata"].get("annotations", {})} == racks
+  assert bool(racks) == (name == "unlike")
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_jobs_may_run_on_nodes_that_are_closed_to_jobs_without_chips(name):
+  for each in kueue_objects(CASES / "golden" / name):
+    if each["kind"] == "ResourceFlavor":
+      found = [t for t in each["spec"].get("tolerations", []) if "/" in t["key"]
+               and (t["operator"], t["effect"]) == ("Exists", "NoSchedule")]
+      assert len(found) == (each["spec"]["nodeLabels"]["stretto/chip"] != "none")
+
+
+def test_a_job_that_gets_its_queue_later_is_checked_then():
+  [policy] = [each for each in documents(CASES / "golden/unlike")
+              if each["kind"] == "ValidatingAdmissionPolicy"]
+  for rule in policy["spec"]["matchConstraints"]["resourceRules"]:
+    assert rule["operations"] == ["CREATE", "UPDATE"]
+  # What controllers change of a job in its queue is not looked at.
+  [when] = [each["expression"] for each in policy["spec"]["matchConditions"]
+            if "oldObject" in each["expression"]]
+  assert when.startswith("request.operation == 'CREATE' || ")
+
+
 HOSTILE = "x\n$(touch pwned)`touch pwned`\"'; touch pwned #: {y: [z]}\\\n---\nPartitionName=evil"
 
 

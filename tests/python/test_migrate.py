@@ -65,9 +65,11 @@ def test_one_process_prints_what_it_printed_before(name, runs):
   assert runs[name]["alone"]["files"] == runs[name]["original"]["files"]
 
 
-@pytest.mark.parametrize("name", [name for name in RUNS if name != "dropout_workers"])
+@pytest.mark.parametrize("name", [name for name in RUNS
+                                  if name not in ("dropout_workers", "nanogpt_like")])
 def test_two_ranks_have_the_losses_of_one_process_with_their_batches_together(name, runs):
-  """Dropout and BatchNorm see each rank's own batch: dropout_workers has no such losses."""
+  """Dropout and BatchNorm see each rank's own batch: dropout_workers has no such losses. Batches of
+  nanogpt_like are drawn at random, on each rank others."""
   expected = numbers(runs[name]["doubled"]["out"])
   assert len(expected) >= 3
   assert numbers(runs[name]["two-rank0"]["out"]) == pytest.approx(expected, rel=TOLERANCE,
@@ -88,8 +90,9 @@ def test_every_script_gets_what_ranks_need(script):
   for needed in ("start_ranks()", "DistributedDataParallel(", "dist.destroy_process_group()",
                  "own_randomness()"):
     assert needed in new
-  assert "sampling(" in new or "ShareOfStream(" in new
-  assert re.search(r"^\s*(set_epoch|next_epoch)\(", new, re.M) or "ShareOfStream(" in new
+  if "DataLoader" in script.read_text():
+    assert re.search(r"sampling\w*\(", new) or "ShareOfStream(" in new
+    assert re.search(r"^\s*(set_epoch|next_epoch)\(", new, re.M) or "ShareOfStream(" in new
 
 
 def test_nothing_but_what_is_needed_is_written():
@@ -235,6 +238,121 @@ def test_a_script_without_a_loader_says_so():
   found = migrate("import torch\nm = torch.nn.Linear(1, 1)\no = torch.optim.SGD(m.parameters())\n"
                   "for i in range(3):\n    m(x).backward()\n    o.step()\n")
   assert "there is no DataLoader here" in findings(found.by_hand)
+
+
+def test_random_batches_without_a_loader_train_on_all_ranks(runs):
+  """Each rank draws its own, and all end with one model: the estimates come from it."""
+  new = migrate(text("nanogpt_like")).source
+  assert ("model = DistributedDataParallel(model)\n"
+          "optimizer = unwrap(model).configure_optimizers(learning_rate)") in new
+  assert "loss {mean_of_ranks(lossf):.8f}" in new
+  printed = {how: numbers(run["out"]) for how, run in runs["nanogpt_like"].items()}
+  assert printed["two-rank0"][:2] == printed["original"][:2]  # estimates before training
+  assert printed["two-rank0"][2:] != printed["original"][2:]
+
+
+FACTORY = """
+import torch
+from torch.utils.data import DataLoader
+
+def make(data, batch, train=True):
+    return DataLoader(data, batch_size=batch, shuffle={shuffle})
+
+def optimizer_of(name, parameters):
+    groups = [p for p in parameters if p.requires_grad]
+    return {optimizer}([{{"params": groups}}], lr=0.1)
+
+model = torch.nn.Linear(2, 2)
+opt = optimizer_of("SGD", model.parameters())
+loader, whole = make(a, 4, True), make(b, 4, False)
+for epoch in range(3):
+    for x, y in loader:
+        loss(model(x), y).backward()
+        opt.step()
+    total = 0.0
+    for x, y in whole:
+        total += loss(model(x), y).item() * len(x)
+    print(total / len(b), sum(model(x).sum().item() for x, y in whole))
+"""
+
+
+@pytest.mark.parametrize("optimizer", [
+  "getattr(torch.optim, name)", "{'SGD': torch.optim.SGD}[name]", "torch.optim.SGD"])
+def test_a_factory_of_optimizers_gets_the_parameters(optimizer):
+  found = migrate(FACTORY.format(shuffle="train", optimizer=optimizer))
+  assert "model = DistributedDataParallel(model)\nopt = optimizer_of(" in found.source
+  assert not found.by_hand
+
+
+@pytest.mark.parametrize("shuffle", ["train", "train is not False", "train == True"])
+def test_one_function_makes_the_loaders_of_training_and_evaluation(shuffle):
+  new = migrate(FACTORY.format(shuffle=shuffle, optimizer="torch.optim.SGD")).source
+  assert "**sampling_if_shuffled(data, shuffle=" in new and "def sampling(" in new
+  assert "total = sum_of_ranks(total)" not in new
+
+
+def test_shares_in_an_expression_are_listed():
+  found = migrate(FACTORY.format(shuffle="True", optimizer="torch.optim.SGD"))
+  assert "**sampling(data" in found.source and "total = sum_of_ranks(total)" in found.source
+  assert "its own share of the samples here" in findings(found.by_hand)
+
+
+def test_loaders_in_a_dictionary_are_told_apart_by_their_keys():
+  new = migrate("""
+import torch
+from torch.utils.data import DataLoader
+
+def loaders():
+    found = {"train": DataLoader(a, shuffle=True)}
+    found["test"] = DataLoader(b)
+    return found
+
+dl = loaders()
+model = torch.nn.Linear(2, 2)
+opt = torch.optim.SGD(model.parameters())
+for epoch in range(3):
+    for x in dl["train"]:
+        model(x).sum().backward()
+        opt.step()
+    hits = 0
+    for x in dl["test"]:
+        hits += (model(x) > 0).sum().item()
+    print(hits)
+""").source
+  assert "DataLoader(a, **sampling(" in new and "DataLoader(b)" in new
+  assert "sum_of_ranks" not in new
+
+
+def test_counts_are_followed_through_arithmetic():
+  """The ranks come to `break` together; by what they have measured, they would not."""
+  case = dict(imports="import math\ntotal = 3 * math.ceil(len(samples) / 2)\nsteps = 0",
+              inside="loss(x, y).backward()\n        steps += 1\n"
+                     "        if steps >= total:\n            break")
+  assert not loop(**case).by_hand
+  case["imports"] += "\ntotal = total * measure(samples)"
+  assert "each rank decides here" in findings(loop(**case).by_hand)
+
+
+@pytest.mark.parametrize("old, new", [
+  ("torch.device('cuda', 0)", "torch.device('cuda')"),
+  ("torch.device('cuda', index=0)", "torch.device('cuda')"),
+  ("model.cuda(args.gpu)", "model.cuda()"),
+  ("model.cuda(device=args.gpu)", "model.cuda()"),
+])
+def test_the_only_gpu_of_a_script_is_that_of_the_rank(old, new):
+  found = loop(after=f"d = {old}")
+  assert f"d = {new}\n" in found.source and not found.by_hand
+
+
+def test_several_gpus_of_a_script_are_listed():
+  found = loop(after="a, b = m.cuda(args.first), n.cuda(args.second)")
+  assert "all ranks get the same GPU" in findings(found.by_hand)
+
+
+def test_a_scaled_loss_is_averaged_behind_its_loop():
+  new = loop(inside="loss = model(x).sum()\n        scaler.scale(loss).backward()",
+             after="shown = loss.item() * 4\n    print(f'{shown:.3f}', loss.item())").source
+  assert "print_once(f'{mean_of_ranks(shown):.3f}', mean_of_ranks(loss.item()))" in new
 
 
 def test_values_that_not_all_ranks_show_are_not_averaged():

@@ -223,9 +223,9 @@ def test_every_set_device_is_left_to_the_ranks():
 
 
 @pytest.mark.parametrize("line, complaint", [
-  ('device = torch.device("cuda", 0)', "names one GPU for all ranks"),
+  ('device = torch.device("cuda", 1)', "names one GPU for all ranks"),
   ('device = f"cuda:{args.gpu}"', "may name one GPU for all ranks"),
-  ("model.cuda(args.gpu)", "all ranks get the same GPU"),
+  ("model.cuda(args.gpu), other.cuda(args.second)", "all ranks get the same GPU"),
   ("import wandb\nwandb.init()\nrate = wandb.config.lr", "only rank 0 has wandb.config.lr"),
   ("from torch.utils.tensorboard import SummaryWriter\nw = SummaryWriter()\nplace = w.log_dir",
    "only rank 0 has w.log_dir")])

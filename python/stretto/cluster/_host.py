@@ -24,6 +24,10 @@ READS = ("import sys; i = sys.stdin.buffer; "
 ERROR = b'{"error"'  # how the agent's answer starts if it could not send files
 
 
+# What commands of Slurm say where they find no configuration, from 20.02 on.
+NO_SITE = ("resolve_ctls_from_dns_srv", "Could not establish a configuration source")
+
+
 class ClusterError(Exception):
   """A scheduler, a host or a job is not as it has to be; says what to do. Exit code 3."""
 
@@ -78,6 +82,10 @@ class Host:
     if done.code == _agent.NOT_FOUND:
       raise ClusterError(f"{words[0]} {self.where}: {done.err}; `stretto cluster up` says what is "
                          "there, and `stretto cluster up --local-slurm` starts a cluster here")
+    if done.code != 0 and any(sign in done.err for sign in NO_SITE):
+      raise ClusterError(f"{words[0]} {self.where}: no slurm.conf, so no Slurm site; where it is "
+                         "elsewhere, SLURM_CONF names it. `stretto cluster up` says what is there, "
+                         "and `stretto cluster up --local-slurm` starts a cluster here")
     if done.code != 0:
       raise ClusterError(f"{words[0]} {self.where}: {done.reason}")
     return done.out

@@ -49,6 +49,7 @@ class Kubernetes(Backend):
     self.logs: Logs | None = None
     self.seen, self.seen_at, self.pause, self.over_at = output.Look(None, [], []), 0.0, LOOK_S, 0.0
     self.starts = 0
+    self.topology = ""  # in one place of which the job's queue can put its pods
     self.sent = False  # whether a JobSet may be in the cluster
 
   def resolve(self) -> None:
@@ -103,17 +104,20 @@ class Kubernetes(Backend):
     self.objects = request, parts, chunks
     chips = ",".join(f"{p.kind}:{p.chips}" for p in parts if p.chips)
     about = {"name": request.name, "user": user(), "chips": chips}
-    job_set = manifest.job_set(name, request, parts, len(chunks), about)
+    job_set = manifest.job_set(name, request, parts, len(chunks), about, self.topology)
     return {"jobset.json": json.dumps(job_set, indent=1) + "\n",
             "pod.json": json.dumps(manifest.pod_json(name, request, parts), indent=1) + "\n"}
 
   def check_queue(self, request: Request) -> None:
     if not request.queue:
       return
-    found = self.host.kubectl("get", "localqueues.kueue.x-k8s.io", "-o", "name")
+    found = self.host.kubectl("get", "localqueues.kueue.x-k8s.io", "-o", "json")
     if found.code != 0 and any(sign in found.err.lower() for sign in NO_KIND):
       raise self.host.error(found, ["get localqueues"])
-    known = [line.rpartition("/")[2] for line in found.out.split()]
+    queues = {output.meta(each).get("name", ""): each
+              for each in (output.objects(found.out) if found.code == 0 else [])}
+    known = list(queues)
+    self.topology = output.topology_of(queues.get(request.queue, {}))
     if found.code == 0 and request.queue not in known:
       raise ClusterError(f"--queue {request.queue}: namespace {self.host.namespace} has no such "
                          "LocalQueue" + (f", but {', '.join(sorted(known))}" if known else "")

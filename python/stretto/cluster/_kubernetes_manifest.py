@@ -34,6 +34,11 @@ JOB_LABEL, USER_LABEL = "stretto/job", "stretto/user"
 MANAGED = {"app.kubernetes.io/managed-by": "stretto"}
 ABOUT = "stretto/about"  # an annotation, in JSON: what `ls` shows
 QUEUE_LABEL, PRIORITY_LABEL = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
+# Of LocalQueues, as site.yaml of `stretto cluster compile` has it: the label of a rack. Kueue never
+# admits a job that asks for a topology on nodes without.
+TOPOLOGY, NEAR = "stretto/topology", "kueue.x-k8s.io/podset-preferred-topology"
+LABEL = re.compile(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?"
+                   r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 RESTART_LABEL = "jobset.sigs.k8s.io/restart-attempt"
 AGAIN = 75  # as _pod.py exits when a pod was lost; other codes but 0 end the job
 
@@ -91,7 +96,7 @@ def packed(tree: _pack.Tree) -> list[bytes]:
 
 
 def job_set(name: str, request: Request, parts: list[Part], chunks: int,
-            about: dict[str, Any]) -> dict[str, Any]:
+            about: dict[str, Any], topology: str = "") -> dict[str, Any]:
   labels = {**MANAGED, JOB_LABEL: name, USER_LABEL: label_of(about["user"])}
   queue = {QUEUE_LABEL: request.queue} if request.queue else {}
   priority = {PRIORITY_LABEL: request.priority} if request.priority else {}
@@ -113,13 +118,14 @@ def job_set(name: str, request: Request, parts: list[Part], chunks: int,
       "replicatedJobs": [
         {"name": part.name, "replicas": 1,
          "template": {"metadata": {"labels": labels},
-                      "spec": job(name, request, parts, number, chunks, labels)}}
+                      "spec": job(name, request, parts, number, chunks, labels, topology)}}
         for number, part in enumerate(parts)]}}
 
 
 def job(name: str, request: Request, parts: list[Part], number: int, chunks: int,
-        labels: dict[str, str]) -> dict[str, Any]:
+        labels: dict[str, str], topology: str) -> dict[str, Any]:
   part = parts[number]
+  near = {"annotations": {NEAR: topology}} if topology and part.pods > 1 else {}
   return {
     "parallelism": part.pods, "completions": part.pods, "completionMode": "Indexed",
     "backoffLimit": 0,
@@ -129,7 +135,8 @@ def job(name: str, request: Request, parts: list[Part], number: int, chunks: int
                                           "values": [AGAIN]}},
       {"action": "FailJob", "onExitCodes": {"containerName": CONTAINER, "operator": "NotIn",
                                             "values": [0]}}]},
-    "template": {"metadata": {"labels": labels}, "spec": pod(name, request, parts, number, chunks)}}
+    "template": {"metadata": {"labels": labels, **near},
+                 "spec": pod(name, request, parts, number, chunks)}}
 
 
 def pod(name: str, request: Request, parts: list[Part], number: int,
@@ -152,12 +159,15 @@ def pod(name: str, request: Request, parts: list[Part], number: int,
              {"name": "job", "persistentVolumeClaim": {"claimName": request.volume}}
              if request.volume else {"name": "job", "emptyDir": {}},
              {"name": "shm", "emptyDir": {"medium": "Memory"}}]
+  # What Kubernetes' own plugin adds where it is on: nodes with chips are often closed to others.
+  tolerations = {"tolerations": [{"key": part.resource, "operator": "Exists",
+                                  "effect": "NoSchedule"}]} if part.chips else {}
   job_mount = {"name": "job", "mountPath": f"{ROOT}/job"}
   return {
     "restartPolicy": "Never", "terminationGracePeriodSeconds": GRACE_S,
     "automountServiceAccountToken": False,
     "enableServiceLinks": False,  # a service called "master" would set MASTER_PORT
-    **selector,
+    **selector, **tolerations,
     "containers": [{
       "name": CONTAINER, "image": part.image,
       "command": [literal(part.python), f"{ROOT}/packed/stretto/cluster/_pod.py", ROOT, "run",

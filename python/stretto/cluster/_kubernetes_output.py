@@ -72,6 +72,12 @@ def about(job_set: Object) -> Object:
   return found if isinstance(found, dict) else {}
 
 
+def topology_of(local_queue: Object) -> str:
+  """The label of nodes by which the nodes of a queue are near each other; "": it says none."""
+  found = str((meta(local_queue).get("annotations") or {}).get(manifest.TOPOLOGY, ""))
+  return found if manifest.LABEL.fullmatch(found) else ""
+
+
 def seconds(text: str | None) -> float:
   """A time of Kubernetes, in seconds since 1970; 0: none."""
   try:

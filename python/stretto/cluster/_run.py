@@ -57,7 +57,7 @@ def submit(backend: Backend, request: Request, files: dict[str, str], tree: _pac
   job = submitted(backend, request, folder, note)
   host.call("write", folder, "job.json", json.dumps({**about, "id": job}, indent=1) + "\n")
   note(f"job {job} ({request.name}): {request.ranks} rank{'s' * (request.ranks != 1)}, "
-       f"{len(tree.files)} files of {tree.root}")
+       f"{files_in_words(tree)} of {tree.root}")
   return job
 
 
@@ -218,10 +218,14 @@ def place_script(args: argparse.Namespace, request: Request, tree: _pack.Tree) -
   request.words[at] = relative if relative.startswith("../") else f"./{relative}"
 
 
+def files_in_words(tree: _pack.Tree) -> str:
+  return f"{len(tree.files)} file{'s' * (len(tree.files) != 1)}"
+
+
 def show(backend: Backend, request: Request, files: dict[str, str], tree: _pack.Tree) -> None:
   """What would be submitted. The values of secrets are not shown."""
   print(f"# {backend.about()}")
-  print(f"# {len(tree.files)} files of {tree.root}, {tree.size} bytes")
+  print(f"# {files_in_words(tree)} of {tree.root}, {tree.size} bytes")
   if request.secrets:
     print(f"# secrets: {', '.join(request.secrets)}")
   print(shlex.join(backend.words(request)))

@@ -58,6 +58,15 @@ def argument(call: cst.Call, name: str, place: int | None = None) -> cst.BaseExp
   return None
 
 
+def constant_index(node: cst.BaseExpression) -> str | None:
+  """`train` of loaders["train"]."""
+  if isinstance(node, cst.Subscript) and len(node.slice) == 1:
+    index = node.slice[0].slice
+    if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString):
+      return index.value.evaluated_value
+  return None
+
+
 class Facts:
   """Of one module. Nodes are those of `module`, which is never changed."""
 
@@ -79,9 +88,12 @@ class Facts:
     self.edges: dict[Key, set[Key]] = defaultdict(set)
     self.made: dict[Key, set[int]] = defaultdict(set)  # calls whose result the variable may hold
     self.assigned: dict[Key, list[tuple[cst.CSTNode, cst.BaseExpression]]] = defaultdict(list)
+    self.elements: dict[Key, list[tuple[str, cst.BaseExpression]]] = defaultdict(list)
     self.attributes = self._read_attributes()
     self._read_flow()
     self.holds = self._spread()
+    self.parts: dict[Key, dict[str, set[int]]] = {}
+    self.parts = self._read_parts()
 
   # The tree.
 
@@ -360,6 +372,8 @@ class Facts:
     key = self.key(target)
     if key is not None:
       self.assigned[key].append((node, value))
+      if (name := constant_index(target)) is not None:
+        self.elements[key].append((name, value))
       self._link(value, key)
 
   def _link(self, value: cst.BaseExpression, key: Key) -> None:
@@ -369,6 +383,8 @@ class Facts:
       return
     if isinstance(value, (cst.Dict, cst.List)):
       for element in value.elements:
+        if isinstance(element, cst.DictElement) and isinstance(element.key, cst.SimpleString):
+          self.elements[key].append((element.key.evaluated_value, element.value))
         self._link(element.value, key)
       return
     if isinstance(value, (cst.DictComp, cst.ListComp)):
@@ -406,6 +422,23 @@ class Facts:
             changed = True
     return holds
 
+  def _read_parts(self) -> dict[Key, dict[str, set[int]]]:
+    """What dictionaries may hold under each key that is written out."""
+    parts: dict[Key, dict[str, set[int]]] = defaultdict(dict)
+    for key, elements in self.elements.items():
+      for name, value in elements:
+        parts[key].setdefault(name, set()).update(self.held(value))
+    changed = True
+    while changed:
+      changed = False
+      for source, targets in self.edges.items():
+        for target in targets if source in parts else ():
+          for name, held in list(parts[source].items()):
+            known = parts[target].setdefault(name, set())
+            changed = changed or not held <= known
+            known |= held
+    return parts
+
   def downstream(self, key: Key) -> set[Key]:
     """The variables that may hold what `key` holds, itself included."""
     found, front = {key}, [key]
@@ -433,4 +466,10 @@ class Facts:
         return {id(node)}
       return set().union(*(self.holds.get((f"return {f.name}", "0"), set()) for f in functions))
     key = self.key(node)
-    return self.holds.get(key, set()) if key is not None else set()
+    if key is None:
+      return set()
+    every, name = self.holds.get(key, set()), constant_index(node)
+    parts = self.parts.get(key, {})
+    if name not in parts:
+      return every
+    return every - set().union(*parts.values()) | parts[name]

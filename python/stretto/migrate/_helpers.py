@@ -58,6 +58,13 @@ def sampling(dataset, shuffle=False, **options):
         dataset, shuffle=bool(shuffle), drop_last=options.get("drop_last", False))
     return {"sampler": sampler, **options}
 '''),
+  Helper("sampling_if_shuffled", (), '''
+def sampling_if_shuffled(dataset, shuffle=False, **options):
+    """The loader of the training, which shuffles, gets this rank's share; others the whole."""
+    if shuffle:
+        return sampling(dataset, shuffle, **options)
+    return {"shuffle": False, **options}
+'''),
   Helper("set_epoch", ("from torch.utils.data import DistributedSampler",), '''
 def set_epoch(loader, epoch):
     """Lets the ranks draw another order of the samples in each epoch."""
@@ -146,7 +153,7 @@ def mean_of_ranks(value):
 '''),
 )
 
-NEEDS = {"mean_of_ranks": ("sum_of_ranks",)}
+NEEDS = {"mean_of_ranks": ("sum_of_ranks",), "sampling_if_shuffled": ("sampling",)}
 
 BACKENDS = {
   "auto": ('backend = "nccl" if cuda else "stretto"', ("import stretto.torch",)),

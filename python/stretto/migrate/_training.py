@@ -4,7 +4,7 @@ models that its optimizers change."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import libcst as cst
@@ -14,6 +14,7 @@ from stretto.migrate._facts import (
   Facts,
   Key,
   argument,
+  constant_index,
   dotted_code,
   last,
 )
@@ -21,7 +22,8 @@ from stretto.migrate._facts import (
 OPTIMIZER = re.compile(r"(Adam\w*|SGD|RMSprop|Adagrad|LAMB|Lamb|LARS|Lion|Optimizer|Adafactor|Muon"
                        r"|Shampoo|Rprop|LBFGS)$")
 COUNTERS = ("args", "opt", "opts", "cfg", "config", "hparams", "FLAGS", "self")
-PURE = ("len", "int", "range", "min", "max", "abs", "isinstance", "hasattr", "is_available")
+PURE = ("len", "int", "range", "min", "max", "abs", "isinstance", "hasattr", "is_available",
+        "ceil", "floor", "round")
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Training:
         loops[0] for point in self.points if (loops := facts.loops(point))))
     self.loaders = {id(call): call for call in facts.all(cst.Call) if self._is_loader(call)}
     self.fed = self._fed()
+    self.mixed = self._mixed()
     self.lost: list[tuple[cst.CSTNode, str]] = []  # models that could not be traced
     self.wraps = self._wraps()
     self.wrapped: set[Key] = set()
@@ -162,6 +165,37 @@ class Training:
                if facts.code(argument(call, "shuffle") or cst.Name("False")) != "False"}
     return found
 
+  def _mixed(self) -> set[int]:
+    """The loaders of training that one call makes together with those of evaluation, by
+    `shuffle=train` or the like. Not where one loop trains and evaluates: it adds up both."""
+    facts, found = self.facts, set()
+    for number in self.fed:
+      shuffle = argument(self.loaders[number], "shuffle", 2)
+      names = set() if shuffle is None else {
+          facts.key(name) for name in facts.variables(shuffle)} - {None}
+      if isinstance(shuffle, cst.Comparison) or any(self._is_switch(key) for key in names):
+        found.add(number)
+    for loop in self.batch_loops:
+      for source in self.sources(loop):
+        if isinstance(source, cst.Subscript) and constant_index(source) is None:
+          found -= facts.held(source)
+    return found
+
+  def _is_switch(self, key: Key) -> bool:
+    """Whether a variable is a parameter by which some callers ask for something, and others not."""
+    facts = self.facts
+    function = facts.functions.get(key[0])
+    if function is None or key[1] not in function.params:
+      return False
+    given = {facts.code(value) for call in facts.callers(function.name)
+             for name, value in facts.passed(call, function) if name == key[1]}
+    return given - {"False"} != set() or key[1] in function.defaults
+
+  def evaluates(self, loop: cst.For) -> bool:
+    """Whether a loop goes through the whole of a loader that is a rank's share elsewhere."""
+    fed = self.fed_by(loop)
+    return bool(fed) and fed <= self.mixed and loop not in self.batch_loops
+
   # Models.
 
   def optimizers(self) -> list[cst.Call]:
@@ -170,7 +204,11 @@ class Training:
       name = facts.called(call)
       if any(word in name for word in ("lr_scheduler", "swa_utils", "GradScaler")):
         continue
-      inner = isinstance(call.func, cst.Call)  # getattr(torch.optim, name)(...)
+      # getattr(torch.optim, name)(...), KINDS[name](...), or what such an expression was kept in.
+      inner = isinstance(call.func, (cst.Call, cst.Subscript)) or any(
+          "optim." in facts.code(value) or "optim," in facts.code(value)
+          for _, value in facts.assigned.get(facts.key(call.func) or ("", ""), ())
+          if not isinstance(value, cst.Call) or facts.last_name(value) in ("getattr", "partial"))
       if (name.startswith("torch.optim.") or OPTIMIZER.search(name) or inner) and \
           self.tuned(call):
         found.append(call)
@@ -179,13 +217,7 @@ class Training:
   def tuned(self, optimizer: cst.Call) -> list[tuple[Key, cst.BaseExpression]]:
     """The models whose parameters() an optimizer gets."""
     facts, found = self.facts, []
-    nodes: list[cst.CSTNode] = list(optimizer.args)
-    for arg in optimizer.args:
-      if isinstance(arg.value, cst.Name) and (key := facts.key(arg.value)) is not None:
-        nodes += [value for _, value in facts.assigned.get(key, ())]
-        nodes += [call for call in facts.calls("append", "extend", "add_param_group")
-                  if isinstance(call.func, cst.Attribute) and facts.key(call.func.value) == key]
-    for node in nodes:
+    for node in self._made_of(optimizer):
       for call in facts.within(node, cst.Call):
         if isinstance(call.func, cst.Attribute) and call.func.attr.value in (
             "parameters", "named_parameters"):
@@ -193,6 +225,27 @@ class Training:
           if model is not None and model[0] not in [key for key, _ in found]:
             found.append(model)
     return found
+
+  def _made_of(self, optimizer: cst.Call) -> list[cst.CSTNode]:
+    """The arguments of an optimizer, and what the variables in them were assigned, grew by, or got
+    from the callers of the function."""
+    facts = self.facts
+    nodes: list[cst.CSTNode] = list(optimizer.args)
+    seen: set[Key] = set()
+    for node in nodes:  # grows
+      for variable in facts.variables(node):
+        key = facts.key(variable)
+        if key is None or key in seen or isinstance(facts.parents.get(variable), cst.Attribute):
+          continue
+        seen.add(key)
+        nodes += [value for _, value in facts.assigned.get(key, ())]
+        nodes += [call for call in facts.calls("append", "extend", "add_param_group")
+                  if isinstance(call.func, cst.Attribute) and facts.key(call.func.value) == key]
+        function = facts.functions.get(key[0])
+        if function is not None and key[1] in function.params:
+          nodes += [value for call in facts.callers(function.name)
+                    for name, value in facts.passed(call, function) if name == key[1]]
+    return nodes
 
   def _model(self, node: cst.BaseExpression) -> tuple[Key, cst.BaseExpression] | None:
     """The whole model of `model.fc`."""
@@ -326,16 +379,45 @@ def counts(facts: Facts) -> set[str]:
   steps = {node.target.value for node in facts.all(cst.AugAssign)
            if isinstance(node.target, cst.Name) and isinstance(node.value, cst.Integer)
            and reached_by_all(facts, node, found)}
-  for node in [*facts.all(cst.Assign), *facts.all(cst.AugAssign)]:
-    targets = [t.target for t in node.targets] if isinstance(node, cst.Assign) else [node.target]
-    for target in targets:
-      if isinstance(target, cst.Name):
-        same = isinstance(node.value, (cst.Integer, cst.Float, cst.SimpleString)) or (
-            isinstance(node.value, cst.Call) and facts.last_name(node.value) == "len") or (
-            # A counter that goes on from a checkpoint.
-            target.value in steps and isinstance(node.value, (cst.Subscript, cst.Attribute)))
-        literal[target.value] = literal.get(target.value, True) and same
-  return found | {name for name, same in literal.items() if same}
+  every = list(assignments(facts))
+  while True:  # what is computed from counts alone is one, too
+    known = found | {name for name, same in literal.items() if same}
+    literal = {}
+    for name, value in every:
+      same = isinstance(value, (cst.Integer, cst.Float, cst.SimpleString)) or (
+          isinstance(value, cst.Call) and facts.last_name(value) == "len") or (
+          # A counter that goes on from a checkpoint.
+          name in steps and isinstance(value, (cst.Subscript, cst.Attribute))) or (
+          isinstance(value, (cst.BinaryOperation, cst.Call)) and computed(facts, value, known))
+      literal[name] = literal.get(name, True) and same
+    if {name for name, same in literal.items() if same} <= known:
+      return known
+
+
+def assignments(facts: Facts) -> Iterator[tuple[str, cst.BaseExpression]]:
+  """(variable, what it gets), of a tuple the tuple's elements."""
+  for node in facts.all(cst.AugAssign):
+    if isinstance(node.target, cst.Name):
+      yield node.target.value, node.value
+  for node in facts.all(cst.Assign):
+    for target in node.targets:
+      if isinstance(target.target, cst.Name):
+        yield target.target.value, node.value
+      elif isinstance(target.target, (cst.Tuple, cst.List)):
+        names = [element.value for element in target.target.elements]
+        values = [node.value] * len(names)
+        if isinstance(node.value, (cst.Tuple, cst.List)) and \
+            len(node.value.elements) == len(names):
+          values = [element.value for element in node.value.elements]
+        for name, value in zip(names, values):
+          if isinstance(name, cst.Name):
+            yield name.value, value
+
+
+def computed(facts: Facts, value: cst.BaseExpression, known: set[str]) -> bool:
+  """Whether a value is made of counts and options alone. What an object holds may be measured."""
+  return same_everywhere(facts, value, known) and not any(
+      name.value == "self" for name in facts.within(value, cst.Name))
 
 
 def same_everywhere(facts: Facts, node: cst.BaseExpression, known: set[str],

@@ -26,13 +26,23 @@ def run(script: Script, edits: Edits) -> None:
       edits.leave(node, f"{facts.code(node)} may name one GPU for all ranks; 'cuda' is the GPU of "
                   "the rank")
   for call in facts.calls("device"):
-    if facts.called(call) == "torch.device" and argument(call, "index", 1) is not None:
+    number = argument(call, "index", 1)
+    if facts.called(call) != "torch.device" or number is None:
+      continue
+    if isinstance(number, cst.Integer) and int(number.value) == 0:
+      edits.change(call, lambda current: current.with_changes(
+          args=[current.args[0].with_changes(comma=cst.MaybeSentinel.DEFAULT)]), ranks=False)
+      edits.did(call, f"{facts.code(call)} became torch.device('cuda'), the GPU of the rank")
+    else:
       edits.leave(call, f"{facts.code(call)} names one GPU for all ranks; torch.device('cuda') is "
                   "the GPU of the rank")
+  # A script that has one name for its GPU uses one GPU.
+  names = {facts.code(number) for call in facts.calls("cuda", "set_device")
+           if (number := argument(call, "device", 0)) is not None}
   for call in facts.calls("cuda", "set_device"):
     number = argument(call, "device", 0)
     selects = facts.called(call) == "torch.cuda.set_device"
-    if not isinstance(number, cst.Integer) and not selects:
+    if not isinstance(number, cst.Integer) and not selects and (number is None or len(names) > 1):
       if number is not None and isinstance(call.func, cst.Attribute):
         edits.leave(call, f"where {facts.code(number)} is a number, all ranks get the same GPU: "
                     "write .cuda(), the GPU of the rank")
@@ -43,7 +53,7 @@ def run(script: Script, edits: Edits) -> None:
       edits.did(call, "torch.cuda.set_device() is left to start_ranks()")
     elif isinstance(call.func, cst.Attribute):
       edits.change(call, lambda current: current.with_changes(args=[]), ranks=False)
-      edits.did(call, f".cuda({number.value}) became .cuda(), the GPU of the rank")
+      edits.did(call, f".cuda({facts.code(number)}) became .cuda(), the GPU of the rank")
 
 
 RULE = Rule("device", "'cuda:0', .cuda(0), torch.cuda.set_device()",

@@ -5,7 +5,7 @@ import re
 import libcst as cst
 
 from stretto.migrate._edits import Edits
-from stretto.migrate._facts import Facts, Key, argument, dotted_code
+from stretto.migrate._facts import Facts, Key, argument, constant_index, dotted_code
 from stretto.migrate._rule import Rule, Script
 from stretto.migrate._training import counts, reached_by_all, same_everywhere
 
@@ -23,6 +23,14 @@ def shared_loops(script: Script, edits: Edits) -> list[cst.For | cst.While]:
   for loop in facts.all(cst.For):
     fed = training.fed_by(loop)
     if loop in found or not fed & training.fed:
+      continue
+    if training.evaluates(loop):
+      sources = {facts.key(node) for node in training.sources(loop)}
+      trained = {facts.key(node) for other in training.batch_loops
+                 for node in training.sources(other)}
+      if sources & trained and not any(map(constant_index, training.sources(loop))):
+        edits.leave(loop, "if this is the loader of training, each rank measures its own share "
+                    "here")
       continue
     around = any(inner in training.batch_loops
                  for inner in facts.within(loop, (cst.For, cst.While)))
@@ -229,13 +237,20 @@ def behind_loop(script: Script, edits: Edits, loop: cst.CSTNode, scope: cst.CSTN
   """The last loss of a loop, shown behind it."""
   facts = script.facts
   inside = {id(call) for call in facts.within(loop, cst.Call)}
-  losses = {facts.code(point.func.value) for point in script.training.points
-            if id(point) in inside and isinstance(point.func, cst.Attribute)}
+  losses = {facts.code(node) for point in script.training.points  # scaler.scale(loss).backward()
+            if id(point) in inside and isinstance(point.func, cst.Attribute)
+            for node in [point.func.value, *facts.variables(point.func.value)]}
   for call in facts.within(scope, cst.Call):
     if id(call) in inside or facts.line(call) < facts.line(loop) or \
         not is_shown(facts, call) or not reached_by_all(facts, call, known) or \
         facts.loops(call) != facts.loops(loop):
       continue
+    for node in facts.within(call, cst.Name):
+      values = [value for _, value in facts.assigned.get(facts.key(node) or ("", ""), ())]
+      if values and all(is_scaled(facts, value, losses, known) for value in values) and \
+          reached_by_all(facts, node, known):
+        edits.together(node, "mean_of_ranks")
+        edits.did(node, f"{node.value} is averaged over the ranks")
     for value in facts.within(call, cst.Call):
       shown = isinstance(value.func, cst.Attribute) and value.func.attr.value == "item"
       if shown and facts.code(value.func.value) in losses and reached_by_all(facts, value, known):
@@ -243,8 +258,29 @@ def behind_loop(script: Script, edits: Edits, loop: cst.CSTNode, scope: cst.CSTN
         edits.did(value, f"{facts.code(value)} is averaged over the ranks")
 
 
+def is_scaled(facts: Facts, value: cst.BaseExpression, losses: set[str], known: set[str]) -> bool:
+  """Whether a value is loss.item(), or that times or by a count."""
+  if isinstance(value, cst.BinaryOperation) and isinstance(value.operator,
+                                                           (cst.Multiply, cst.Divide)):
+    return same_everywhere(facts, value.right, known) and is_scaled(facts, value.left, losses,
+                                                                    known)
+  return isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and \
+      value.func.attr.value == "item" and facts.code(value.func.value) in losses
+
+
+def shares_in_expressions(script: Script, edits: Edits) -> None:
+  """[loss(model(x), y) for x, y in loader], of a loader that is a rank's share."""
+  facts, training = script.facts, script.training
+  for part in facts.all(cst.CompFor):
+    held = facts.held(part.iter) & training.fed
+    if held and not held <= training.mixed:
+      edits.leave(part, "each rank goes through its own share of the samples here: add up or "
+                  "average what comes of it by sum_of_ranks() or mean_of_ranks()")
+
+
 def run(script: Script, edits: Edits) -> None:
   facts = script.facts
+  shares_in_expressions(script, edits)
   known, kept = counts(facts), feeds(script)
   for loop in shared_loops(script, edits):
     name = facts.scope(loop)

@@ -57,6 +57,7 @@ def share(script: Script, edits: Edits, call: cst.Call) -> None:
     edits.note(call, "every rank reads the whole stream and keeps its share; up to one sample per "
                "rank is dropped at the end")
     return
+  helper = "sampling_if_shuffled" if id(call) in script.training.mixed else "sampling"
   simple = facts.key(dataset) is not None or isinstance(dataset, cst.Name)
   name = facts.code(dataset) if simple else name_for(script, call)
 
@@ -79,7 +80,7 @@ def share(script: Script, edits: Edits, call: cst.Call) -> None:
       if place_of_options is None:
         place_of_options = len(kept)
         kept.append(arg)
-    options = cst.Arg(cst.Call(cst.Name("sampling"), moved), star="**")
+    options = cst.Arg(cst.Call(cst.Name(helper), moved), star="**")
     if place_of_options is None:
       return current.with_changes(args=[*kept, options])
     gone = kept[place_of_options]
@@ -91,8 +92,9 @@ def share(script: Script, edits: Edits, call: cst.Call) -> None:
           whitespace_after_arg=current.args[-1].whitespace_after_arg)
     return current.with_changes(args=kept)
 
-  edits.change(call, change, "sampling")
-  edits.did(call, "each rank gets its share of the samples (DistributedSampler)")
+  edits.change(call, change, helper)
+  edits.did(call, "each rank gets its share of the samples (DistributedSampler)" + (
+      "" if helper == "sampling" else ", where they are shuffled; other loaders stay whole"))
 
 
 def run(script: Script, edits: Edits) -> None:
@@ -100,6 +102,9 @@ def run(script: Script, edits: Edits) -> None:
   for number, call in training.loaders.items():
     if number in training.fed:
       share(script, edits, call)
+      if number in training.mixed:
+        edits.note(call, "loaders that do not shuffle count as those of evaluation: every rank "
+                   "reads all of their samples")
     elif (mixed := argument(call, "shuffle", 2)) is not None and \
         script.facts.code(mixed) not in ("False", "None"):
       edits.leave(call, "ranks go through this loader of evaluation in different orders, and may "
@@ -112,7 +117,8 @@ def run(script: Script, edits: Edits) -> None:
     edits.leave(training.points[0], "there is no DataLoader here: where another file makes it, "
                 "give it a DistributedSampler there; where there is none, give each rank its "
                 "share, such as samples[dist.get_rank()::dist.get_world_size()], and add up "
-                "what is shown of its losses by dist.all_reduce()")
+                "what is shown of its losses by dist.all_reduce(). Batches that are drawn at "
+                "random differ between ranks already")
 
 
 RULE = Rule("sampler", "DataLoader of a training loop",

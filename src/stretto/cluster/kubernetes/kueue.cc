@@ -20,7 +20,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kApi = "kueue.x-k8s.io/v1beta2";
 constexpr size_t kMostFlavors = 64, kMostResources = 64;  // of Kueue's schema
-constexpr int kPreemptingFrom = 100'000;                  // above all priorities of site files
+constexpr const char* kRackLabel = "stretto/rack";
+constexpr int kPreemptingFrom = 100'000;  // above all priorities of site files
 
 bool is_named_in(const std::vector<std::string>& all, const std::string& one) {
   return std::find(all.begin(), all.end(), one) != all.end();
@@ -138,13 +139,20 @@ class Writer {
   }
 
   void flavors() {
-    const bool racks = std::any_of(flavors_.begin(), flavors_.end(),
-                                   [](const Flavor& flavor) { return flavor.racks; });
-    const std::string topology = name_ + "-racks";
+    const auto has_racks = [](const Flavor& flavor) { return flavor.racks; };
+    const bool racks = std::any_of(flavors_.begin(), flavors_.end(), has_racks);
+    const std::string topology = name_ + "-racks", hosts = name_ + "-hosts";
+    const Json host = {{"nodeLabel", "kubernetes.io/hostname"}};
     if (racks) {
       Json object_ = object(kApi, "Topology", topology);
-      object_["spec"]["levels"] = {{{"nodeLabel", "stretto/rack"}},
-                                   {{"nodeLabel", "kubernetes.io/hostname"}}};
+      object_["spec"]["levels"] = {{{"nodeLabel", kRackLabel}}, host};
+      add(1, object_);
+    }
+    // Of a queue with and without topologies, Kueue gives jobs that ask for none the flavors
+    // without, and never the others.
+    if (racks && !std::all_of(flavors_.begin(), flavors_.end(), has_racks)) {
+      Json object_ = object(kApi, "Topology", hosts);
+      object_["spec"]["levels"] = Json::array({host});
       add(1, object_);
     }
     for (const Flavor& flavor : flavors_) {
@@ -152,7 +160,14 @@ class Writer {
       each["spec"]["nodeLabels"]["stretto/group"] =
           flavor.group.empty() ? kReserveName : kubernetes_name(flavor.group);
       each["spec"]["nodeLabels"]["stretto/chip"] = flavor.chip.empty() ? "none" : flavor.chip;
-      if (flavor.racks) each["spec"]["topologyName"] = topology;
+      if (racks) each["spec"]["topologyName"] = flavor.racks ? topology : hosts;
+      // What Kubernetes' own plugin adds where it is on: nodes with chips are often closed to
+      // others.
+      if (!flavor.chip.empty()) {
+        each["spec"]["tolerations"] = Json::array({{{"key", site_.chips.at(flavor.chip).resource},
+                                                    {"operator", "Exists"},
+                                                    {"effect", "NoSchedule"}}});
+      }
       add(flavor.line, each);
     }
   }
@@ -234,7 +249,18 @@ class Writer {
     }
     Json resource_group = {{"coveredResources", resources()}, {"flavors", std::move(list)}};
     spec["resourceGroups"] = Json::array({std::move(resource_group)});
+    if (in_racks(queue)) rack_queues_.insert(queue["metadata"]["name"].get<std::string>());
     add(line, queue);
+  }
+
+  // Whether all nodes that jobs of a ClusterQueue may get are in racks with names.
+  bool in_racks(const Json& queue) const {
+    const Json& flavors = queue["spec"]["resourceGroups"][0]["flavors"];
+    return std::all_of(flavors.begin(), flavors.end(), [&](const Json& each) {
+      return std::any_of(flavors_.begin(), flavors_.end(), [&](const Flavor& flavor) {
+        return flavor.racks && flavor.name == each["name"];
+      });
+    });
   }
 
   const Group& named(const std::string& name) const {
@@ -248,6 +274,10 @@ class Writer {
       local["metadata"]["namespace"] = namespace_of(*each.queue);
       local["spec"]["clusterQueue"] = fmt::format(
           "{}-{}", name_, kubernetes_name(each.group ? each.group->name : kReserveName));
+      // By which `stretto cluster run` asks for one rack.
+      if (rack_queues_.count(local["spec"]["clusterQueue"].get<std::string>())) {
+        local["metadata"]["annotations"] = {{"stretto/topology", kRackLabel}};
+      }
       add(each.queue->line, local);
     }
   }
@@ -257,6 +287,7 @@ class Writer {
   std::vector<Flavor> flavors_;
   std::string out_;
   std::vector<KubernetesObject> objects_;
+  std::set<std::string> rack_queues_;  // ClusterQueues whose nodes are all in racks
 };
 
 // kubectl has to be told once; nodes that join later need the same labels.

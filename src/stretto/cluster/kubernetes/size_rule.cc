@@ -54,18 +54,25 @@ std::vector<Json> size_rule_objects(const Site& site) {
   spec["failurePolicy"] = "Fail";
   spec["matchConstraints"]["resourceRules"] = {{{"apiGroups", {"batch"}},
                                                 {"apiVersions", {"v1"}},
-                                                {"operations", {"CREATE"}},
+                                                {"operations", {"CREATE", "UPDATE"}},
                                                 {"resources", {"jobs"}}},
                                                {{"apiGroups", {"jobset.x-k8s.io"}},
                                                 {"apiVersions", {"v1alpha2"}},
-                                                {"operations", {"CREATE"}},
+                                                {"operations", {"CREATE", "UPDATE"}},
                                                 {"resources", {"jobsets"}}}};
-  // Jobs that a JobSet has made belong to it: it was checked as a whole.
+  // Jobs that a JobSet has made belong to it: it was checked as a whole. A suspended job may be
+  // given a queue later; other changes are those of controllers, and are left alone.
   spec["matchConditions"] = {
       {{"name", "has-a-queue"},
        {"expression",
         "has(object.metadata.labels) && 'kueue.x-k8s.io/queue-name' in object.metadata.labels"}},
-      {{"name", "is-no-part"}, {"expression", "!has(object.metadata.ownerReferences)"}}};
+      {{"name", "is-no-part"}, {"expression", "!has(object.metadata.ownerReferences)"}},
+      {{"name", "comes-into-the-queue"},
+       {"expression",
+        "request.operation == 'CREATE' || !has(oldObject.metadata.labels) || "
+        "!('kueue.x-k8s.io/queue-name' in oldObject.metadata.labels) || "
+        "oldObject.metadata.labels['kueue.x-k8s.io/queue-name'] != "
+        "object.metadata.labels['kueue.x-k8s.io/queue-name']"}}};
   const std::string job = chips_of_pod(site, "object.spec.template.spec");
   const std::string part = chips_of_pod(site, "r.template.spec.template.spec");
   spec["variables"] = {
