@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -106,6 +107,22 @@ class Exporter {
     return id == ir::kNone ? std::string() : graph_.value(id).name;
   }
 
+  // Of all outputs of node n, with names for those that only ONNX wants.
+  std::vector<std::string> output_names(size_t n) const {
+    const ir::Node& node = graph_.nodes[n];
+    const size_t least = nodes_[n].least_outputs;
+    std::vector<std::string> names;
+    for (ir::ValueId id : node.outputs) names.push_back(name_of(id));
+    names.resize(std::max(names.size(), least));
+    for (size_t i = 0; i < least; ++i) {
+      if (!names[i].empty()) continue;
+      names[i] = fmt::format("{}.{}.unread", n, i);
+      const auto taken = [&](const ir::Value& value) { return value.name == names[i]; };
+      while (std::ranges::any_of(graph_.values, taken)) names[i] += '_';
+    }
+    return names;
+  }
+
   std::string constant_message(const ir::Value& value) {
     const Tensor& tensor = value.constant;
     if (!external_ || static_cast<int64_t>(tensor.bytes()) < kLeastExternalBytes) {
@@ -129,10 +146,10 @@ class Exporter {
     protozero::pbf_writer w(data);
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       const ir::Node& node = graph_.nodes[n];
-      std::vector<std::string> inputs, outputs;
+      std::vector<std::string> inputs;
       for (ir::ValueId id : node.inputs) inputs.push_back(name_of(id));
-      for (ir::ValueId id : node.outputs) outputs.push_back(name_of(id));
-      w.add_message(graph_field::kNode, node_message(nodes_[n], node.name, inputs, outputs));
+      w.add_message(graph_field::kNode,
+                    node_message(nodes_[n], node.name, inputs, output_names(n)));
     }
     w.add_string(graph_field::kName, graph_.name.empty() ? "graph" : graph_.name);
     for (const ir::Value* value : constants_) {

@@ -79,6 +79,24 @@ TEST(ExportOnnx, OperatorsThatOnnxLacksAreNamed) {
   }
 }
 
+// TopK has two outputs in ONNX, whichever is read.
+TEST(ExportOnnx, OutputsThatOnlyOnnxWantsHaveNames) {
+  for (const bool values : {true, false}) {
+    ir::Graph graph;
+    graph.name = "top";
+    const ir::ValueId x = graph.add_value("0.0.unread", DType::kFloat32, Shape{5});
+    graph.inputs = {x};
+    const ir::ValueId k = graph.add_constant("k", Tensor::int64s(std::vector<int64_t>{2}));
+    const ir::ValueId top = graph.add_value("top");
+    graph.add_node("TopK", {x, k}, values ? std::vector{top} : std::vector{ir::kNone, top}, {},
+                   "first");
+    graph.outputs = {top};
+    ir::infer(graph);
+    const std::string text = export_graph(graph, "").bytes;
+    EXPECT_NE(text.find(values ? "0.1.unread" : "0.0.unread_"), text.npos);
+  }
+}
+
 TEST(ExportOnnx, TheOpsetIsTheOldestThatHasAll) {
   const auto opset = [](const std::string& text) {
     return export_graph(ir::parse_text(text), "").opset;

@@ -61,6 +61,13 @@ constexpr NameRow kNames[] = {
     {"stretto.TreeEnsemble", "TreeEnsemble"},
 };
 
+// The outputs that ONNX wants and the graph leaves out when nothing reads them.
+struct OutputsRow {
+  std::string_view op;
+  size_t count;
+};
+constexpr OutputsRow kLeastOutputs[] = {{"LinearAttention", 2}, {"TopK", 2}, {"Unique", 1}};
+
 // What the graph knows of a node and ONNX does not write.
 bool is_implied(const ir::Graph& graph, const ir::Node& node, std::string_view attribute) {
   if (node.op->name == "BitCast") return attribute == "from";
@@ -153,6 +160,9 @@ std::optional<ExportedNode> exported_node(const ir::Graph& graph, const ir::Node
   // ONNX's own shape inference takes an absent attribute for 0.
   if (name == "STFT" && !result.attributes.has("onesided")) {
     result.attributes.set("onesided", int64_t{1});
+  }
+  for (const OutputsRow& row : kLeastOutputs) {
+    if (row.op == name) result.least_outputs = row.count;
   }
   for (const NewerRow& row : kNewer) {
     if (row.op != name) continue;

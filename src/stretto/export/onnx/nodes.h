@@ -13,6 +13,7 @@ struct ExportedNode {
   std::string_view op, domain;
   ir::Attributes attributes;  // as ONNX has them
   int64_t opset = 0;          // of ONNX's own domain, from which on it means this
+  size_t least_outputs = 0;   // so many must have a name, also those that nothing reads
 };
 
 // Nothing where ONNX has no such operator.

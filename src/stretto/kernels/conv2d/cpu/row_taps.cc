@@ -1,7 +1,6 @@
 // Plain maps with few output channels, where neighbouring pixels are the vectors: resamplers and
-// filters of one signal, whose outputs fill no block of channels. A stride takes every other
-// (third,
-// ...) column, so each line of the input is first dealt into as many lines as the stride; then
+// filters of one signal, whose outputs fill no block of channels. A stride takes only one column of
+// several, so each line of the input is first dealt into as many lines as the stride; then
 // every tap reads neighbours.
 //
 // Order of work: row of output / piece of it / line of the input that its window meets / tile. The
