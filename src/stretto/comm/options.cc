@@ -163,8 +163,8 @@ const std::vector<Row>& rows() {
                "RDMA rails that carry streams beside TCP."),
       {"STRETTO_STREAMS", "auto, or 1 to 64",
        "Streams of a link that carry large messages: RDMA rails first, then TCP connections, which "
-       "are made when they are needed. auto begins with one and uses up to 8 while they are "
-       "faster.",
+       "are made when they are needed. auto begins with one, or two where there are several rails, "
+       "and uses up to 8 while they are faster.",
        [](Options& o, std::string_view text) {
          o.streams = text == "auto" ? 0 : parse_number("STRETTO_STREAMS", text, 1, 64, "auto or ");
        },

@@ -1,7 +1,7 @@
 // Plain maps with few output channels, where neighbouring pixels are the vectors: resamplers and
-// filters of one signal, whose outputs fill no block of channels. A stride takes only one column of
-// several, so each line of the input is first dealt into as many lines as the stride; then
-// every tap reads neighbours.
+// filters of one signal, whose outputs fill no block of channels. A stride takes one column of
+// several, so each line of the input is first dealt into as many lines as the stride; then every
+// tap reads neighbours.
 //
 // Order of work: row of output / piece of it / line of the input that its window meets / tile. The
 // limit is one load of a vector per tap and pixels, which outputs share.
@@ -278,17 +278,11 @@ Fit fits(const Conv2dProblem& p) {
                  {.bytes = static_cast<double>(p.k * p.c * p.kernel_h * p.kernel_w * 4)})));
 }
 
-// As the reference has them: weights, then bias.
-std::string packing(const Conv2dProblem&) { return packing_text("conv2d_plain", 1, 1); }
-
-size_t packed_bytes(const Conv2dProblem& p) {
-  return static_cast<size_t>(p.k * (p.c * p.kernel_h * p.kernel_w + 1)) * sizeof(float);
-}
-
+// Weights, then bias, as the reference has them.
+std::string packing(const Conv2dProblem& p) { return kReference.packing(p); }
+size_t packed_bytes(const Conv2dProblem& p) { return kReference.packed_bytes(p); }
 void pack(const Conv2dProblem& p, std::span<const Tensor> constants, std::byte* packed) {
-  const auto weight = constants[0].values<float>();
-  float* out = std::copy(weight.begin(), weight.end(), reinterpret_cast<float*>(packed));
-  for (int64_t k = 0; k < p.k; ++k) out[k] = p.epilogue.bias ? constants[1].values<float>()[k] : 0;
+  kReference.pack(p, constants, packed);
 }
 
 size_t scratch_bytes(const Conv2dProblem& p) {
