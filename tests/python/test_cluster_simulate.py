@@ -202,11 +202,12 @@ def test_bench_draws_longer_traces():
 def test_slurm_starts_the_same_jobs_in_the_same_order(stretto_program):
   """30 jobs on Slurm's own daemons; `python -m bench.cluster_slurm` takes 200. Pairs of jobs that
   the simulator starts 2 s apart: Slurm records whole seconds. On a busy machine single jobs are
-  late, and waits of 200 jobs differed by 15 %."""
+  late, and waits of 200 jobs differed by 15 %. The jobs queue long enough that a second more for
+  each would delay starts by a second and more."""
   from bench import cluster_slurm
   if cluster_slurm.absent():
     pytest.skip(f"Slurm is not installed: {', '.join(cluster_slurm.absent())}")
   found = cluster_slurm.run(str(stretto_program), 30)
   assert found["same_order"] >= 0.95, found
   assert found["mean_difference_s"] <= 1 + 0.2 * found["slurm_mean_wait_s"], found
-  assert found["difference_of_one_second_more_s"] > found["mean_difference_s"] + 0.5, found
+  assert found["one_second_more_s"] >= 1, found
