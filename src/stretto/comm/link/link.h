@@ -233,8 +233,10 @@ class Link {
   // Sending.
   void fill(Stream& stream, int place);
   bool carries(int place, const Outgoing& message) const;
+  bool is_carried_by_one(const Outgoing& message) const;
   std::optional<StreamLoad> load(Stream& stream, double now);
   bool is_slow(const Stream& stream, double now) const;
+  void choose_chunks(Stream& stream, bool written_at_once);
   bool leaves_to_faster(Stream& stream, const Outgoing& message);
   void add_frame(Stream& stream, Frame frame, const std::byte* payload);
   void add_chunk(Stream& stream, uint64_t id, bool again);

@@ -111,6 +111,10 @@ bool Link::carries(int place, const Outgoing& message) const {
   return place < (message.streams > 0 ? message.streams : used_streams_);
 }
 
+bool Link::is_carried_by_one(const Outgoing& message) const {
+  return std::min(alive_, message.streams > 0 ? message.streams : used_streams_) == 1;
+}
+
 // The rate of a stream and the bytes that it has still to move. None when it is not known.
 std::optional<StreamLoad> Link::load(Stream& s, double now) {
   int64_t held = s.pipe->held_bytes();
@@ -194,8 +198,9 @@ void Link::fill(Stream& s, int place) {
     s.texts.push_back(std::move(text));
     add_frame(s, frame, reinterpret_cast<const std::byte*>(s.texts.back().data()));
   }
-  uint64_t bytes = 0;
-  while (s.frames < kFramesPerWrite && bytes < settings_.batch_bytes) {
+  uint64_t& bytes = s.write_bytes = 0;
+  uint64_t factor = 1;
+  while (s.frames < kFramesPerWrite && bytes < factor * settings_.batch_bytes) {
     if (!again_.empty()) {
       const uint64_t id = again_.front();
       if (id >= first_unacknowledged_ &&
@@ -215,7 +220,9 @@ void Link::fill(Stream& s, int place) {
         leaves_chunks_ = true;
         break;
       }
-      const uint64_t length = std::min(settings_.chunk_bytes, message->bytes - message->cut);
+      factor = is_carried_by_one(*message) && !is_paced(*message) ? s.chunk_factor : 1;
+      const uint64_t length =
+          std::min(factor * settings_.chunk_bytes, message->bytes - message->cut);
       unacknowledged_.push_back({message, message->cut, static_cast<uint32_t>(length), s.index});
       message->cut += length;
       uncut_bytes_ -= length;
@@ -281,6 +288,18 @@ void Link::add_chunk(Stream& s, uint64_t id, bool again) {
   resent_ += again;
 }
 
+// A stream that carries its messages alone writes more at a time while the network takes it at
+// once: larger chunks cost fewer calls and packets, and keep nothing else waiting.
+void Link::choose_chunks(Stream& s, bool written_at_once) {
+  if (!written_at_once) {
+    s.chunk_factor = 1;
+    s.write_bytes = 0;  // what is left of them says nothing
+  } else if (s.write_bytes >= s.chunk_factor * settings_.chunk_bytes) {
+    s.chunk_factor =
+        s.pipe->network_took_all() ? std::min(2 * s.chunk_factor, kMostChunkFactor) : 1;
+  }
+}
+
 // False when the pipe did not take everything.
 bool Link::write(Stream& s) {
   while (s.next_part < s.parts.size()) {
@@ -295,6 +314,7 @@ bool Link::write(Stream& s) {
     }
     if (wrote == kWouldBlock) {
       s.full = true;
+      choose_chunks(s, false);
       return false;
     }
     s.sent_bytes += wrote;
@@ -308,6 +328,7 @@ bool Link::write(Stream& s) {
     }
   }
   s.paced_since_s = 0;
+  choose_chunks(s, true);
   // The remote rank has what it waits for; this one waits now.
   if (s.seals) s.seals->prepare();
   if (s.checks) s.checks->prepare();

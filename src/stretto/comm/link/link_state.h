@@ -18,7 +18,8 @@ inline constexpr size_t kReadBudget = 4
                                       << 20;  // bytes per call, so that other streams are read too
 inline constexpr int64_t kReportBytes = 256 << 10;  // acknowledge after at most so many bytes
 inline constexpr size_t kFramesPerWrite = 64;
-inline constexpr size_t kPartsPerFrame = 3;  // its header, payload and tag
+inline constexpr uint64_t kMostChunkFactor = 4;  // chunks are at most so many times chunk_bytes
+inline constexpr size_t kPartsPerFrame = 3;      // its header, payload and tag
 // A remote rank that is sane, and any that is not, makes this one keep at most so much: messages
 // that it has not asked for, and numbers of chunks behind one that is still missing.
 inline constexpr int64_t kMostUnasked = int64_t{1} << 20;
@@ -92,6 +93,8 @@ struct Link::Stream {
   std::vector<std::string> texts;
   std::vector<std::unique_ptr<std::byte[]>> copies;
   size_t frames = 0, next_part = 0;
+  uint64_t write_bytes = 0;   // of messages, in `parts`
+  uint64_t chunk_factor = 1;  // of LinkSettings::chunk_bytes; see choose_chunks()
   StreamRate rate;
   double paced_since_s = 0;  // when the paced chunk being written began; 0: there is none
   bool free() const { return alive && !full && next_part == parts.size(); }

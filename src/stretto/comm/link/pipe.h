@@ -42,6 +42,9 @@ class Pipe {
   // Bytes written that the remote rank's side has not acknowledged; -1 when that is not known.
   virtual int64_t held_bytes() const { return -1; }
 
+  // Whether the network has taken all that was written. False when that is not known.
+  virtual bool network_took_all() const { return false; }
+
   // Set before the pipe is given to a Link: its frames carry tags.
   std::optional<FrameKeys> keys;
 

@@ -70,6 +70,11 @@ class TcpPipe : public Pipe {
     return ioctl(fd_.get(), SIOCOUTQ, &held) == 0 ? held : -1;
   }
 
+  bool network_took_all() const override {
+    int unsent = 0;
+    return ioctl(fd_.get(), SIOCOUTQNSD, &unsent) == 0 && unsent == 0;
+  }
+
   std::vector<int> descriptors() const override { return {fd_.get()}; }
   bool prepare_to_sleep() override { return false; }
   const std::string& name() const override { return name_; }
