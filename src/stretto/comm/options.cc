@@ -191,7 +191,8 @@ const std::vector<Row>& rows() {
        "size.",
        read_algorithm, [](const Options& o) { return o.algorithm; }},
       number_row<int64_t>("STRETTO_CHUNK_BYTES", &Options::chunk_bytes, 4 << 10, 64 << 20, "bytes",
-                          "Size of the pieces of a message that streams take."),
+                          "Size of the pieces of a message that streams take; up to four times as "
+                          "much where one stream takes all and the network sends it at once."),
       number_row<int64_t>("STRETTO_EAGER_LIMIT", &Options::eager_limit_bytes, 1 << 20,
                           int64_t{1} << 50, "bytes",
                           "Eager limit: how much all other ranks together may send before this "
