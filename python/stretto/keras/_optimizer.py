@@ -98,8 +98,8 @@ class Averaging:
 
   def __setattr__(self, name: str, value: Any) -> None:
     # A LossScaleOptimizer sets it to None in what it wraps, compile() in an optimizer under the
-    # policy mixed_float16. A rank whose gradients are not finite would skip the averages. A property
-    # would not do: on TensorFlow, assigning what is there already does not reach it.
+    # policy mixed_float16. A rank whose gradients are not finite would skip the averages. On
+    # TensorFlow a property would not see it, since assigning what is there already does nothing.
     if name == "loss_scale_factor" and value is None:
       raise InvalidArgumentError(
           "LossScaleOptimizer: it cannot stand around a DistributedOptimizer; write "
