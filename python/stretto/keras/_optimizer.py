@@ -96,20 +96,15 @@ class Averaging:
              for i, variable in enumerate(variables)]
     return combine(grads, names, ours["codec"], ours["op"], ours["sparse_as_dense"])
 
-  @property
-  def loss_scale_factor(self):
-    return vars(self)["loss_scale_factor"]
-
-  @loss_scale_factor.setter
-  def loss_scale_factor(self, value) -> None:
+  def __setattr__(self, name: str, value: Any) -> None:
     # A LossScaleOptimizer sets it to None in what it wraps, compile() in an optimizer under the
     # policy mixed_float16. A rank whose gradients are not finite would skip the averages. On
-    # TensorFlow this is not called, for assigning what is there already does nothing.
-    if value is None:
+    # TensorFlow a property would not see it, since assigning what is there already does nothing.
+    if name == "loss_scale_factor" and value is None:
       raise InvalidArgumentError(
           "LossScaleOptimizer: it cannot stand around a DistributedOptimizer; write "
           "DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer))")
-    vars(self)["loss_scale_factor"] = value
+    super().__setattr__(name, value)
 
 
 def load_model(filepath: str, custom_optimizers: Sequence[type] | None = None,

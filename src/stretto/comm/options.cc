@@ -109,7 +109,8 @@ const std::vector<Row>& rows() {
        [](Options& o, std::string_view text) { o.codec = find_gradient_codec(text).name; },
        [](const Options& o) { return o.codec; }},
       number_row("STRETTO_TOPK_DENSITY", &Options::topk_density, 1e-6, 1.0, "",
-                 "Share of a bucket's values that topk sends."),
+                 "Share of a bucket's values that topk sends; of small buckets it sends 2048 "
+                 "values, or an eighth."),
       number_row<int64_t>("STRETTO_TOPK_WARMUP", &Options::topk_warmup_steps, 0, 1 << 30, "steps",
                           "Number of steps in which topk goes from a fourth of the values down to "
                           "its density."),

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -144,6 +145,23 @@ TEST(Gradients, EveryCodecIsTheSameOnEveryRankAndRightOverSteps) {
     const double tolerance = codec.name == "topk" ? 0.15 : codec.name == "powersgd" ? 0.5 : 1e-2;
     EXPECT_LT(relative_error(totals[0], want, kSteps), tolerance) << codec.name;
   }
+}
+
+// A thousandth of a small bucket is 5 values, so most would wait for a thousand steps.
+TEST(Gradients, TopKSendsAnEighthOfASmallBucket) {
+  const auto sparse = [](int rank) {
+    Options options = setting(rank);
+    options.topk_density = 0.001;
+    return options;
+  };
+  Model result;
+  expect_no_errors(run_ranks(kSize, sparse, [&](Engine& engine) {
+    const int rank = engine.membership().rank;
+    Gradients gradients(engine, "model", everyone(), "topk", engine.options());
+    const Model mine = step(gradients, gradients_of(rank), {{0}, {1}, {2}, {3}}, 1);
+    if (rank == 0) result = mine;
+  }));
+  EXPECT_GE(std::ranges::count_if(result[0], [](float x) { return x != 0; }), kModel[0].count / 8);
 }
 
 // What is too small beside its neighbours arrives only if residuals follow their parameters, in a

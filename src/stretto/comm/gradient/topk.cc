@@ -4,10 +4,19 @@
 #include "stretto/comm/gradient/stages/stages.h"
 
 namespace stretto::comm {
+namespace {
+
+// 16 KiB, for which a message takes little longer than for one value. A thousandth of a small
+// bucket, such as that of a network's first layers, would leave most of its values waiting for a
+// thousand steps.
+constexpr int64_t kLeastSent = 2048;
+
+}  // namespace
 
 StartExchange topk_exchange(std::string_view, const GradientGroup& group, const Options& options) {
   const TopKOptions chosen{.density = options.topk_density,
-                           .warmup_steps = options.topk_warmup_steps};
+                           .warmup_steps = options.topk_warmup_steps,
+                           .least = kLeastSent};
   const int ranks = group.ranks;
   TopK(chosen, ranks, 0);  // checks the options now, not at the first bucket
   auto residuals = std::make_shared<Residuals>();

@@ -33,8 +33,9 @@ struct WantedCollective {
 struct TopKOptions {
   double density = 0.001;       // share of the values that is sent
   int64_t warmup_steps = 1000;  // density goes from 1/4 to 1/256 by factors of 4, then to `density`
-  float momentum = 0;           // 0: the optimizer has the momentum; otherwise momentum correction,
-                                // with the optimizer's momentum set to 0
+  int64_t least = 0;   // values that are sent at least, or an eighth of all if those are fewer
+  float momentum = 0;  // 0: the optimizer has the momentum; otherwise momentum correction,
+                       // with the optimizer's momentum set to 0
 };
 
 // Deep gradient compression (Lin et al., 2018): sends the greatest values of the accumulated

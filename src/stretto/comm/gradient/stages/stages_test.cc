@@ -127,6 +127,21 @@ TEST(TopK, EqualValuesAreTakenFromTheFront) {
   EXPECT_EQ(gradients[0], (std::vector<float>{2, 2, 2, 0, 0, 0, 0, 0, 0, 0}));
 }
 
+TEST(TopK, FewValuesOfASmallTensorAreNotTooFew) {
+  const auto sent = [](TopKOptions options, int64_t count) {
+    TopK topk(options, 1, count);
+    std::mt19937 random(4);
+    const Vectors gradients = random_vectors(1, count, random);
+    std::vector<float> residual(static_cast<size_t>(count));
+    return topk.begin(gradients[0].data(), residual.data(), 0).count / 2;
+  };
+  const TopKOptions options{.density = 0.001, .warmup_steps = 0, .least = 200};
+  EXPECT_EQ(sent(options, 8), 1);
+  EXPECT_EQ(sent(options, 800), 100) << "an eighth: indices take as much as values";
+  EXPECT_EQ(sent(options, 20000), 200);
+  EXPECT_EQ(sent(options, 300000), 300) << "the density";
+}
+
 TEST(TopK, WarmUpOfTheDensity) {
   const TopK topk({.density = 0.001, .warmup_steps = 400}, 2, 10);
   EXPECT_EQ(topk.density(0), 0.25);

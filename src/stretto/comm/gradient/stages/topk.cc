@@ -79,8 +79,9 @@ WantedCollective TopK::begin(const float* gradient, float* residual, int64_t ste
     const float sum = residual[i] + update;
     if (std::isfinite(sum)) residual[i] = sum;
   }
-  const auto wanted =
+  const auto share =
       static_cast<int64_t>(std::llround(density(step) * static_cast<double>(count_)));
+  const int64_t wanted = std::max(share, std::min(options_.least, count_ / 8));
   const int64_t chosen = std::clamp<int64_t>(wanted, std::min<int64_t>(1, count_), count_);
   select(gradient, residual, chosen);
   for (int64_t i = 0; i < chosen; ++i) {
