@@ -1,5 +1,6 @@
 """The Slurm cluster that `stretto cluster up` starts on this machine, and what `down` leaves."""
 
+import contextlib
 import json
 import os
 import re
@@ -84,7 +85,8 @@ def test_after_kill_9_of_daemons_up_repairs_and_down_cleans(own, victims):
   wait_until(lambda: any(b"_task.py" in line for _, line in own.processes()))
   for pid, line in own.processes():
     if victims.encode() in line.split(b"\0")[0] or victims == "all":
-      os.kill(pid, signal.SIGKILL)
+      with contextlib.suppress(ProcessLookupError):  # it has ended with another one
+        os.kill(pid, signal.SIGKILL)
   if victims in ("slurmctld", "slurmd"):
     own.run("up", "--local-slurm")
     own.script("quick.py", "print('ok')")
@@ -153,7 +155,8 @@ def test_kill_9_of_run_before_the_job_is_submitted_holds_no_nodes(own, tmp_path)
   wait_until(lambda: own.slurm("squeue", "-h", "-o", "%j") == "")
   for pid, line in own.processes():
     if line.startswith(b"sleep"):  # the late sbatch, which is no process of the cluster
-      os.kill(pid, signal.SIGKILL)
+      with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
   own.run("down")
   assert own.processes() == []
 
