@@ -83,6 +83,9 @@ class Security(NamedTuple):
       "drop": ["ALL"]}}} if self.restricted else {}
 
 
+AS_THE_IMAGE = Security()
+
+
 class TooLarge(Exception):
   """The packed tree does not fit into objects of Kubernetes."""
 
@@ -122,7 +125,7 @@ def packed(tree: _pack.Tree) -> list[bytes]:
 
 def job_set(name: str, request: Request, parts: list[Part], chunks: int,
             about: dict[str, Any], topology: str = "",
-            security: Security = Security()) -> dict[str, Any]:
+            security: Security = AS_THE_IMAGE) -> dict[str, Any]:
   labels = {**MANAGED, JOB_LABEL: name, USER_LABEL: label_of(about["user"])}
   queue = {QUEUE_LABEL: request.queue} if request.queue else {}
   priority = {PRIORITY_LABEL: request.priority} if request.priority else {}
@@ -144,7 +147,8 @@ def job_set(name: str, request: Request, parts: list[Part], chunks: int,
       "replicatedJobs": [
         {"name": part.name, "replicas": 1,
          "template": {"metadata": {"labels": labels},
-                      "spec": job(name, request, parts, number, chunks, labels, topology, security)}}
+                      "spec": job(name, request, parts, number, chunks, labels, topology,
+                                  security)}}
         for number, part in enumerate(parts)]}}
 
 

@@ -111,8 +111,8 @@ def prepare(root, words, leader, shared, asked):
         os.makedirs(os.path.join(folder, inner), exist_ok=True)
       except PermissionError as error:
         raise OSError(f"{error}; user {os.getuid()} of this image may not write here" + (
-          ". Kubernetes makes a job's folder on a volume for root: the image has to run as root, or "
-          "with --run-as UID:GID where the volume's driver gives it to a group (fsGroup)"
+          ". Kubernetes makes a job's folder on a volume for root: the image has to run as root, "
+          "or with --run-as UID:GID where the volume's driver gives it to a group (fsGroup)"
           if shared else "")) from None
     # Of the start before. Other pods write there when all have met, see gather().
     for old in [*glob.glob(os.path.join(folder, "progress", "*")),
