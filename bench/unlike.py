@@ -133,10 +133,10 @@ def page(content: dict[str, Any]) -> str:
       "|---|--:|--:|--:|--:|", *rows, "", textwrap.fill(
       f"Medians of {len(rounds)} rounds; ratios are of cases in the same round. For proportional "
       f"shares they were {spread(rounds, 'equal shares')} times equal shares, and "
-      f"{spread(rounds, 'fast chip alone')} times the fast chip alone, of {ideal:.2f} that the time "
-      "of both allows; a rank is some percent faster where more of a smaller batch stays in its "
-      f"caches. Proportional shares were at last {shares[0]} and {shares[1]} samples. Losses are "
-      f"compared with those of one process, in each of {steps('proportional shares')} steps (with "
+      f"{spread(rounds, 'fast chip alone')} times the fast chip alone, of {ideal:.2f} that "
+      "the time of both allows; a rank is some percent faster where more of a smaller batch is in "
+      f"its caches. Proportional shares were at last {shares[0]} and {shares[1]} samples. Losses "
+      f"are compared with those of one process, in each of {steps('proportional shares')} steps (with "
       f"equal shares of {steps('equal shares')}).", WIDTH), ""])
 
 
