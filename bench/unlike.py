@@ -136,8 +136,8 @@ def page(content: dict[str, Any]) -> str:
       f"{spread(rounds, 'fast chip alone')} times the fast chip alone, of {ideal:.2f} that "
       "the time of both allows; a rank is some percent faster where more of a smaller batch is in "
       f"its caches. Proportional shares were at last {shares[0]} and {shares[1]} samples. Losses "
-      f"are compared with those of one process, in each of {steps('proportional shares')} steps (with "
-      f"equal shares of {steps('equal shares')}).", WIDTH), ""])
+      f"are compared with those of one process, in each of {steps('proportional shares')} steps "
+      f"(with equal shares of {steps('equal shares')}).", WIDTH), ""])
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ time.sleep(600 if start == "0" else 0)
 print("end", start)
 """
 
-PATIENCE_S = 60  # a guard against hanging for ever, not a statement about speed
+PATIENCE_S = 300  # a guard against hanging for ever, not a statement about speed
 
 
 @contextlib.contextmanager

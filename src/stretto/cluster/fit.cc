@@ -14,9 +14,9 @@ namespace stretto::cluster {
 namespace {
 
 constexpr int kLeastRuns = 8;
-constexpr double kMostGrid = 1e15;  // more settings are not counted
+constexpr double kMostGrid = 1e15;        // more settings are not counted
 constexpr int64_t kMostListed = 300'000;  // of settings whose score is estimated after each run
-constexpr int kReserveOf = 5;       // at most one node in five is tried as a reserve
+constexpr int kReserveOf = 5;             // at most one node in five is tried as a reserve
 
 // A site with one group gets two, so that there is something to search.
 Site with_groups(const Site& site) {
@@ -124,8 +124,8 @@ class Search {
   }
 
   // A setting, and what those that were tried say about it: their scores, each by the inverse cube
-  // of its distance. Scores are logarithms, because those of walls in the wrong place are hundreds of
-  // times as large, and would hide everything else.
+  // of its distance. Scores are logarithms, because those of walls in the wrong place are hundreds
+  // of times as large, and would hide everything else.
   struct Estimate {
     FitSetting setting;
     double weights = 0, sum = 0;
@@ -174,8 +174,8 @@ class Search {
     }
   }
 
-  // Of the settings that were not tried, the one with the best estimate. Null: all were, or nothing is
-  // known of them.
+  // Of the settings that were not tried, the one with the best estimate. Null: all were, or nothing
+  // is known of them.
   const FitSetting* most_promising() const {
     constexpr double kSame = 1e-9;  // so that rounding does not choose
     const FitSetting* best = nullptr;

@@ -71,10 +71,10 @@ FitTrial best_of_grid(const Case& given, int64_t& runs) {
   return best;
 }
 
-// Between neighbouring sizes without walls, the mean of the waits changes by chance, so the least of
-// a grid is found for certain by all of its runs only. What can be asked of a tenth of them: to find it
-// in two cases of five, to be near it in all, and to find a setting that is as good for other jobs of the same
-// kind, which is what somebody who resizes groups will have.
+// Between neighbouring sizes without walls, the mean of the waits changes by chance, so the least
+// of a grid is found for certain by all of its runs only. What can be asked of a tenth of them: to
+// find it in two cases of five, to be near it in all, and to find a setting that is as good for
+// other jobs of the same kind, which is what somebody who resizes groups will have.
 TEST(Fit, IsAsGoodAsTheBestOfAGridWithATenthOfTheRuns) {
   int cases = 0, found = 0;
   double ours_elsewhere = 0, grid_elsewhere = 0;
@@ -88,8 +88,7 @@ TEST(Fit, IsAsGoodAsTheBestOfAGridWithATenthOfTheRuns) {
       int64_t runs = 0;
       const FitTrial grid = best_of_grid(given, runs);
       const Fit fit = fit_site(given.site, given.trace, given.options);
-      const std::string where =
-          fmt::format("seed {} of mix {}", seed, static_cast<int>(mix));
+      const std::string where = fmt::format("seed {} of mix {}", seed, static_cast<int>(mix));
       EXPECT_EQ(fit.grid_size, runs) << where;
       EXPECT_LE(static_cast<int64_t>(fit.tried.size()) * 10, runs) << where;
       const double ours = fit_score(fit.simulation_best);

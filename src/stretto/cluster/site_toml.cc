@@ -395,8 +395,7 @@ class Reader {
     if (!node) return;
     const Table table(*node, "kubernetes", file_);
     out_.site.kubernetes.line = table.line();
-    if (table.has("pod_security"))
-      out_.site.kubernetes.pod_security = table.choice("pod_security");
+    if (table.has("pod_security")) out_.site.kubernetes.pod_security = table.choice("pod_security");
   }
 
   const toml::table& root_;
