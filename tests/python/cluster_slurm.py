@@ -9,7 +9,20 @@ import tempfile
 import time
 from pathlib import Path
 
-PATIENCE_S = 60  # a guard against hanging for ever, not a statement about speed
+# A job's script that saves on SIGTERM, and ends at once when it is started again.
+SLEEPER = """
+import os, signal, sys, time
+start = os.environ["TORCHELASTIC_RESTART_COUNT"]
+def end(number, frame):
+  print("saved", start, flush=True)
+  sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+print("start", start, flush=True)
+time.sleep(600 if start == "0" else 0)
+print("end", start)
+"""
+
+PATIENCE_S = 300  # a guard against hanging for ever, not a statement about speed
 
 
 @contextlib.contextmanager
@@ -71,6 +84,25 @@ class Cluster:
               int(entry.name) != os.getpid() and b"SLURM" in (entry / "environ").read_bytes():
             found.append((int(entry.name), (entry / "cmdline").read_bytes()[:200]))
     return found
+
+
+def started(work: Path):
+  """For a fixture: a cluster of some tests, which leave it as it was."""
+  with short_folder() as state:
+    c = Cluster(state, work)
+    c.run("up", "--local-slurm")
+    yield c
+    c.run("down")
+    assert c.processes() == []
+
+
+def not_started(work: Path):
+  """For a fixture: a cluster that a test starts, and may damage."""
+  with short_folder() as state:
+    c = Cluster(state, work)
+    yield c
+    c.run("down")
+    assert c.processes() == []
 
 
 def without_scheduler(folder: Path) -> Cluster:

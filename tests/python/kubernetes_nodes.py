@@ -23,7 +23,7 @@ PERIOD_S = 0.05
 LONG_AGO = "2026-01-02T03:04:05Z"
 RESTART = manifest.RESTART_LABEL
 KINDS = {"JobSet": "jobsets", "Job": "jobs", "Pod": "pods", "ConfigMap": "configmaps",
-         "Secret": "secrets", "Event": "events", "Node": "nodes",
+         "Secret": "secrets", "Event": "events", "Node": "nodes", "Namespace": "namespaces",
          "PersistentVolumeClaim": "persistentvolumeclaims", "LocalQueue": "localqueues",
          "Workload": "workloads"}
 
@@ -41,6 +41,28 @@ def true(kind, reason="", message=""):
 def inside(place, word):
   """A path of a pod as a path of this machine."""
   return str(place) + word[len(manifest.ROOT):] if word.startswith(manifest.ROOT) else word
+
+
+def violations(spec):
+  """What the Pod Security Standard "restricted" has against a pod, as far as it could concern jobs:
+  https://kubernetes.io/docs/concepts/security/pod-security-standards."""
+  pod, found = spec.get("securityContext", {}), []
+  for container in spec["containers"]:
+    own = container.get("securityContext", {})
+    both = {**pod, **own}
+    if own.get("allowPrivilegeEscalation") is not False:
+      found.append("allowPrivilegeEscalation != false")
+    if "ALL" not in own.get("capabilities", {}).get("drop", []):
+      found.append("unrestricted capabilities")
+    if both.get("runAsNonRoot") is not True:
+      found.append("runAsNonRoot != true")
+    if both.get("runAsUser") == 0:
+      found.append("runAsUser=0")
+    if both.get("seccompProfile", {}).get("type") not in ("RuntimeDefault", "Localhost"):
+      found.append("seccompProfile")
+  allowed = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim",
+             "projected", "secret"}
+  return found + [f"volume {v['name']}" for v in spec["volumes"] if not allowed & set(v)]
 
 
 def free_ports(count):
@@ -75,6 +97,7 @@ class Nodes:
     self.nameless = False  # DNS does not know the first pod
     self.ready = lambda pod: ""
     self.kueue, self.quota = False, ""  # queues admit nothing; why pods are refused
+    self.restricted = False  # whether the namespace enforces the Pod Security Standard
     self.prunes_rules = False  # as JobSet before 0.6
     self.stopping, self.error = threading.Event(), ""
     self.thread = threading.Thread(target=self.work, daemon=True)
@@ -224,10 +247,14 @@ class Nodes:
       job = self.add({"apiVersion": "batch/v1", "kind": "Job", "metadata": {
         "name": name, "labels": labels, "ownerReferences": [{"uid": meta["uid"]}]},
         "spec": template["spec"], "status": {"startTime": time.time()}})
-      if self.quota:
+      wrong = self.restricted and violations(template["spec"]["template"]["spec"])
+      refusal = self.quota or wrong and (
+        f'pods "{name}" is forbidden: violates PodSecurity "restricted:latest": '
+        + ", ".join(wrong))
+      if refusal:
         self.add({"apiVersion": "v1", "kind": "Event", "metadata": {"name": f"{name}.1"},
                   "involvedObject": {"kind": "Job", "name": name}, "type": "Warning",
-                  "reason": "FailedCreate", "message": self.quota})
+                  "reason": "FailedCreate", "message": refusal})
         continue
       for index in range(template["spec"]["completions"]):
         pod = json.loads(json.dumps(template["spec"]["template"]))

@@ -18,13 +18,15 @@ from kubernetes_nodes import Nodes, inside
 from stretto.cluster import _kubernetes_manifest as manifest
 
 GROUPS = {
-  "v1": ["configmaps", "secrets", "pods", "events", "persistentvolumeclaims", "nodes"],
+  "v1": ["configmaps", "secrets", "pods", "events", "persistentvolumeclaims", "nodes",
+         "namespaces"],
   "batch/v1": ["jobs"],
   "jobset.x-k8s.io/v1alpha2": ["jobsets"],
   "kueue.x-k8s.io/v1beta1": ["localqueues", "workloads"],
 }
 NAMES = {"configmaps": "ConfigMap", "secrets": "Secret", "pods": "Pod", "events": "Event",
-         "persistentvolumeclaims": "PersistentVolumeClaim", "nodes": "Node", "jobs": "Job",
+         "persistentvolumeclaims": "PersistentVolumeClaim", "nodes": "Node",
+         "namespaces": "Namespace", "jobs": "Job",
          "jobsets": "JobSet", "localqueues": "LocalQueue", "workloads": "Workload"}
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 STDIN, STDOUT, STDERR, STATUS, CLOSE = 0, 1, 2, 3, 255
@@ -130,8 +132,9 @@ class Handler(BaseHTTPRequestHandler):
     group = parts[1] if parts[0] == "api" and len(parts) == 2 else "/".join(parts[1:])
     if parts[0] in ("api", "apis") and group in self.of.groups:
       return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group, "resources": [
-        {"name": plural, "singularName": plural[:-1], "namespaced": plural != "nodes",
-         "kind": NAMES[plural], "verbs": ["create", "delete", "get", "list", "patch"]}
+        {"name": plural, "singularName": plural[:-1], "kind": NAMES[plural],
+         "namespaced": plural not in ("nodes", "namespaces"),
+         "verbs": ["create", "delete", "get", "list", "patch"]}
         for plural in self.of.groups[group]]}
     return None
 

@@ -52,6 +52,8 @@ class Request:
   priority: str = ""
   cpus: float = 0.0  # of a rank; 0: the back end chooses
   memory: str = ""  # of a rank: "4Gi"
+  restricted: bool = False  # as the Pod Security Standard of this name wants it
+  run_as: str = ""  # "UID" or "UID:GID"; empty: as the image says
   tree: Any = None  # _pack.Tree
 
   @property

@@ -56,7 +56,7 @@ BACKENDS: dict[str, Callable[[argparse.Namespace], Backend]] = {
 }
 # Options that only one of them understands.
 OWN_OPTIONS = {"kubernetes": ("context", "namespace", "image", "volume", "resource", "cpus",
-                              "memory", "priority"),
+                              "memory", "restricted", "run_as", "priority"),
                "cloud": _cloud.OPTIONS}
 
 

@@ -73,7 +73,7 @@ class Kubernetes(Backend):
     return {"backend": self.name, "id": self.job.get("id", ""), "context": self.host.context,
             "namespace": self.host.namespace, "kubeconfig": kubeconfig(),
             **{key: self.job.get(key, "")
-               for key in ("image", "python", "volume", "parts", "pythons")}}
+               for key in ("image", "python", "volume", "parts", "pythons", "security")}}
 
   # Submitting.
 
@@ -89,6 +89,7 @@ class Kubernetes(Backend):
     self.check_queue(request)
     parts = self.parts_of(request)
     self.check_volume(request, sum(part.pods for part in parts))
+    security = self.security_of(request)
     try:
       chunks = manifest.packed(request.tree)
     except manifest.TooLarge:
@@ -100,11 +101,13 @@ class Kubernetes(Backend):
     name = f"{manifest.name_of(request.name, 20, 'job')}-{secrets.token_hex(3)}"
     self.job = {"id": name, "image": parts[0].image, "python": parts[0].python,
                 "volume": request.volume, "parts": {part.name: part.ranks for part in parts},
-                "pythons": {part.name: part.python for part in parts}}
+                "pythons": {part.name: part.python for part in parts},
+                "security": list(security)}
     self.objects = request, parts, chunks
     chips = ",".join(f"{p.kind}:{p.chips}" for p in parts if p.chips)
     about = {"name": request.name, "user": user(), "chips": chips}
-    job_set = manifest.job_set(name, request, parts, len(chunks), about, self.topology)
+    job_set = manifest.job_set(name, request, parts, len(chunks), about, self.topology,
+                               security)
     return {"jobset.json": json.dumps(job_set, indent=1) + "\n",
             "pod.json": json.dumps(manifest.pod_json(name, request, parts), indent=1) + "\n"}
 
@@ -122,6 +125,15 @@ class Kubernetes(Backend):
       raise ClusterError(f"--queue {request.queue}: namespace {self.host.namespace} has no such "
                          "LocalQueue" + (f", but {', '.join(sorted(known))}" if known else "")
                          + "; --namespace chooses another namespace")
+
+  def security_of(self, request: Request) -> manifest.Security:
+    """The namespace says what its pods need; one that may not be looked at says nothing."""
+    restricted = request.restricted
+    if not restricted:
+      found = self.host.kubectl("get", "namespaces", self.host.namespace, "-o", "json")
+      labels = output.meta(output.objects(found.out)[0]).get("labels") if found.code == 0 else None
+      restricted = (labels or {}).get(manifest.SECURITY_LABEL) == manifest.RESTRICTED
+    return manifest.Security(restricted, *asked.run_as(request.run_as))
 
   def check_volume(self, request: Request, pods: int) -> None:
     if not request.volume:
@@ -290,7 +302,7 @@ class Kubernetes(Backend):
                              "type=Warning,reason=FailedCreate", "-o", "json")
     found = [event for event in (output.objects(done.out) if done.code == 0 else [])
              if str((event.get("involvedObject") or {}).get("name", "")).startswith(job)]
-    return output.words("FailedCreate", found[-1].get("message")) if found else ""
+    return output.why_refused(found[-1].get("message")) if found else ""
 
   def news(self, folder: str, offsets: dict[str, int]) -> tuple[list[News], str | None]:
     job = self.job["id"]
@@ -426,7 +438,8 @@ class Kubernetes(Backend):
 
   def access_pod(self, job_set: output.Object) -> str:
     each = manifest.access_pod(job_set["name"], job_set.get("uid", ""), self.job["volume"],
-                               self.job["image"], self.job["python"], ACCESS_LIVES_S)
+                               self.job["image"], self.job["python"], ACCESS_LIVES_S,
+                               manifest.Security(*(self.job.get("security") or ())))
     name = each["metadata"]["name"]
     done = self.create(each)
     if done.code != 0:

@@ -39,6 +39,8 @@ QUEUE_LABEL, PRIORITY_LABEL = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/prior
 TOPOLOGY, NEAR = "stretto/topology", "kueue.x-k8s.io/podset-preferred-topology"
 LABEL = re.compile(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?"
                    r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+# Of namespaces: which Pod Security Standard their pods have to meet.
+SECURITY_LABEL, RESTRICTED = "pod-security.kubernetes.io/enforce", "restricted"
 RESTART_LABEL = "jobset.sigs.k8s.io/restart-attempt"
 AGAIN = 75  # as _pod.py exits when a pod was lost; other codes but 0 end the job
 
@@ -56,6 +58,32 @@ class Part(NamedTuple):
   millicpus: int = 0  # per pod, as are the next
   memory: int = 0  # bytes
   limited: bool = False  # whether a pod that needs more memory is ended
+
+
+class Security(NamedTuple):
+  """As whom containers run, and with which rights."""
+  restricted: bool = False  # as the Pod Security Standard "restricted" wants it
+  user: int | None = None  # None: that of the image
+  group: int | None = None
+
+  def of_pod(self) -> dict[str, Any]:
+    """What stands in the spec of a pod."""
+    given: dict[str, Any] = {}
+    if self.restricted:
+      given = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    if self.user is not None:
+      group = self.user if self.group is None else self.group
+      # The group is also that of the job's volume, as far as its driver knows groups.
+      given |= {"runAsUser": self.user, "runAsGroup": group, "fsGroup": group,
+                "fsGroupChangePolicy": "OnRootMismatch"}
+    return {"securityContext": given} if given else {}
+
+  def of_container(self) -> dict[str, Any]:
+    return {"securityContext": {"allowPrivilegeEscalation": False, "capabilities": {
+      "drop": ["ALL"]}}} if self.restricted else {}
+
+
+AS_THE_IMAGE = Security()
 
 
 class TooLarge(Exception):
@@ -96,7 +124,8 @@ def packed(tree: _pack.Tree) -> list[bytes]:
 
 
 def job_set(name: str, request: Request, parts: list[Part], chunks: int,
-            about: dict[str, Any], topology: str = "") -> dict[str, Any]:
+            about: dict[str, Any], topology: str = "",
+            security: Security = AS_THE_IMAGE) -> dict[str, Any]:
   labels = {**MANAGED, JOB_LABEL: name, USER_LABEL: label_of(about["user"])}
   queue = {QUEUE_LABEL: request.queue} if request.queue else {}
   priority = {PRIORITY_LABEL: request.priority} if request.priority else {}
@@ -118,12 +147,13 @@ def job_set(name: str, request: Request, parts: list[Part], chunks: int,
       "replicatedJobs": [
         {"name": part.name, "replicas": 1,
          "template": {"metadata": {"labels": labels},
-                      "spec": job(name, request, parts, number, chunks, labels, topology)}}
+                      "spec": job(name, request, parts, number, chunks, labels, topology,
+                                  security)}}
         for number, part in enumerate(parts)]}}
 
 
 def job(name: str, request: Request, parts: list[Part], number: int, chunks: int,
-        labels: dict[str, str], topology: str) -> dict[str, Any]:
+        labels: dict[str, str], topology: str, security: Security) -> dict[str, Any]:
   part = parts[number]
   near = {"annotations": {NEAR: topology}} if topology and part.pods > 1 else {}
   return {
@@ -136,11 +166,11 @@ def job(name: str, request: Request, parts: list[Part], number: int, chunks: int
       {"action": "FailJob", "onExitCodes": {"containerName": CONTAINER, "operator": "NotIn",
                                             "values": [0]}}]},
     "template": {"metadata": {"labels": labels, **near},
-                 "spec": pod(name, request, parts, number, chunks)}}
+                 "spec": pod(name, request, parts, number, chunks, security)}}
 
 
-def pod(name: str, request: Request, parts: list[Part], number: int,
-        chunks: int) -> dict[str, Any]:
+def pod(name: str, request: Request, parts: list[Part], number: int, chunks: int,
+        security: Security) -> dict[str, Any]:
   part = parts[number]
   selector = {"nodeSelector": {CHIP_LABEL: part.kind}} if part.kind else {}
   memory = {"memory": str(part.memory)}
@@ -167,7 +197,7 @@ def pod(name: str, request: Request, parts: list[Part], number: int,
     "restartPolicy": "Never", "terminationGracePeriodSeconds": GRACE_S,
     "automountServiceAccountToken": False,
     "enableServiceLinks": False,  # a service called "master" would set MASTER_PORT
-    **selector, **tolerations,
+    **selector, **tolerations, **security.of_pod(),
     "containers": [{
       "name": CONTAINER, "image": part.image,
       "command": [literal(part.python), f"{ROOT}/packed/stretto/cluster/_pod.py", ROOT, "run",
@@ -176,6 +206,7 @@ def pod(name: str, request: Request, parts: list[Part], number: int,
       "env": [{"name": "STRETTO_RESTARTS", "valueFrom": {"fieldRef": {
         "fieldPath": f"metadata.labels['{RESTART_LABEL}']"}}}],
       "envFrom": [{"secretRef": {"name": f"{name}-secret"}}], "resources": resources,
+      **security.of_container(),
       "volumeMounts": [{"name": "packed", "mountPath": f"{ROOT}/packed", "readOnly": True},
                        {**job_mount, "subPath": f"stretto/{name}"} if request.volume else job_mount,
                        {"name": "shm", "mountPath": "/dev/shm"}]}],
@@ -224,7 +255,7 @@ def companions(name: str, pod_text: str, chunks: list[bytes],
 
 
 def access_pod(name: str, uid: str, request_volume: str, image: str, python: str,
-               seconds: int) -> dict[str, Any]:
+               seconds: int, security: Security) -> dict[str, Any]:
   """A pod that gives access to what a job that is over has left on its volume."""
   return {
     "apiVersion": "v1", "kind": "Pod",
@@ -234,10 +265,12 @@ def access_pod(name: str, uid: str, request_volume: str, image: str, python: str
     "spec": {
       "restartPolicy": "Never", "activeDeadlineSeconds": seconds,
       "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": False,
+      **security.of_pod(),
       "containers": [{
         "name": CONTAINER, "image": image,
         "command": [literal(python), f"{ROOT}/packed/stretto/cluster/_pod.py", ROOT, "wait",
                     str(seconds)],
+        **security.of_container(),
         "volumeMounts": [{"name": "packed", "mountPath": f"{ROOT}/packed", "readOnly": True},
                          {"name": "job", "mountPath": f"{ROOT}/job",
                           "subPath": f"stretto/{name}"}]}],

@@ -160,6 +160,13 @@ def words(reason: str | None, message: str | None) -> str:
   return " ".join(text.split())[:LONGEST_REASON]
 
 
+def why_refused(message: str | None) -> str:
+  """What the API server says about pods that it does not make."""
+  advice = ("run with --restricted, or where the image runs as root with --restricted --run-as UID"
+            if f'violates PodSecurity "{manifest.RESTRICTED}' in (message or "") else "")
+  return words(f"FailedCreate ({advice})" if advice else "FailedCreate", message)
+
+
 def why_suspended(workloads: list[Object]) -> str:
   """What Kueue says about the job's Workload."""
   for each in workloads:

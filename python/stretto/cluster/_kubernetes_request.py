@@ -15,6 +15,7 @@ IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
 CLAIM = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 RESOURCE = re.compile(r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
 MEMORY = re.compile(r"(\d+(?:\.\d+)?)([KMGT]i?)?")
+USER = re.compile(r"([0-9]{1,9})(?::([0-9]{1,9}))?")
 Nodes = dict[str, tuple[dict[str, int], int]]  # by kind: chips of a node by resource, and nodes
 Sizes = dict[str, tuple[int, int]]  # by kind: thousandths of processors, bytes of the smallest node
 CPUS, BYTES = 1000, 1 << 30  # of a rank, where neither the user nor the nodes say how many
@@ -34,6 +35,8 @@ def check(request: Request) -> None:
   if unknown := set(request.images) - {""} - {part.kind for part in request.parts}:
     raise ValueError(f"--image {min(unknown)}=...: there is no --chips {min(unknown)}:N")
   bytes_of(request.memory)
+  if run_as(request.run_as)[0] == 0 and request.restricted:
+    raise ValueError("--run-as 0: --restricted pods do not run as root")
   if request.volume and not CLAIM.fullmatch(request.volume):
     raise ValueError(f"--volume: expected the name of a PersistentVolumeClaim, got "
                      f"{request.volume!r}")
@@ -41,6 +44,15 @@ def check(request: Request) -> None:
     if not RESOURCE.fullmatch(resource):
       raise ValueError(f"--resource: expected DOMAIN/NAME, such as nvidia.com/gpu, got "
                        f"{resource!r}")
+
+
+def run_as(text: str) -> tuple[int | None, int | None]:
+  """Of --run-as: user and group."""
+  found = USER.fullmatch(text)
+  if text and not found:
+    raise ValueError(f"--run-as: expected the numbers UID or UID:GID, such as 1000:1000, got "
+                     f"{text!r}")
+  return (int(found[1]), int(found[2]) if found[2] else None) if found else (None, None)
 
 
 def bytes_of(text: str) -> int:

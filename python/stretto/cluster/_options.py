@@ -81,6 +81,10 @@ VERBS: tuple[Verb, ...] = (
                "chips' share of a node", "N", type=float),
         Option(("--memory",), "Kubernetes: memory for each rank, which it may not exceed; by "
                "default 1 GiB, or half of its chips' share of a node, and no limit", "SIZE"),
+        Option(("--restricted",), "Kubernetes: give pods no more rights than the Pod Security "
+               "Standard 'restricted' lets them; by default where the namespace enforces it"),
+        Option(("--run-as",), "Kubernetes: the user of the ranks, by number; by default that of "
+               "the image", "UID[:GID]"),
         Option(("--priority",), "Kubernetes: a WorkloadPriorityClass of Kueue", "NAME"),
         Option(("--queue",), "Slurm partition, or LocalQueue of Kueue; by default the site chooses",
                "NAME"),

@@ -13,6 +13,7 @@ import glob
 import gzip
 import json
 import os
+import pwd
 import queue
 import re
 import signal
@@ -20,6 +21,7 @@ import socket
 import subprocess
 import sys
 import tarfile
+import tempfile
 import threading
 import time
 import types
@@ -109,7 +111,8 @@ def prepare(root, words, leader, shared, asked):
         os.makedirs(os.path.join(folder, inner), exist_ok=True)
       except PermissionError as error:
         raise OSError(f"{error}; user {os.getuid()} of this image may not write here" + (
-          ". Kubernetes makes a job's folder on a volume for root, as whom the image has to run"
+          ". Kubernetes makes a job's folder on a volume for root: the image has to run as root, "
+          "or with --run-as UID:GID where the volume's driver gives it to a group (fsGroup)"
           if shared else "")) from None
     # Of the start before. Other pods write there when all have met, see gather().
     for old in [*glob.glob(os.path.join(folder, "progress", "*")),
@@ -131,6 +134,18 @@ def prepare(root, words, leader, shared, asked):
            "all nodes see this volume")
     time.sleep(0.2)
   return folder
+
+
+def nameless():
+  """What libraries ask for that a user has to whom the image gives no name (--run-as): without it
+  they fail when they look for a cache."""
+  try:
+    pwd.getpwuid(os.getuid())
+    return {}
+  except KeyError:
+    home, user = os.environ.get("HOME", "/"), os.environ.get("USER") or str(os.getuid())
+    return {"USER": user, "LOGNAME": user,
+            "HOME": home if os.access(home, os.W_OK) else tempfile.gettempdir()}
 
 
 class Pod:
@@ -158,7 +173,7 @@ class Pod:
     ranks = sum(p["ranks"] for p in self.spec["parts"])
     restarts = os.environ.get("STRETTO_RESTARTS") or "0"
     place = (rank, ranks, rank - self.first, self.ranks_here, self.number, restarts)
-    found = {**os.environ, "PYTHONUNBUFFERED": "1", **self.spec["environment"],
+    found = {**os.environ, **nameless(), "PYTHONUNBUFFERED": "1", **self.spec["environment"],
              "STRETTO_JOB_FOLDER": self.folder, "MASTER_ADDR": self.spec["address"],
              "MASTER_PORT": str(self.spec["port"]), "STRETTO_TASK": "/".join(map(str, place))}
     if self.spec["cpus"] >= 1:

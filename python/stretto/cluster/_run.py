@@ -147,7 +147,8 @@ def request_of(args: argparse.Namespace) -> Request:
     hang_after=args.hang_after or 0.0, python=pythons.get("", ""),
     images=by_kind("--image", "IMAGE", args.image), volume=args.volume or "",
     resources=by_kind("--resource", "NAME", args.resource), priority=args.priority or "",
-    cpus=0.0 if args.cpus is None else args.cpus, memory=args.memory or "")
+    cpus=0.0 if args.cpus is None else args.cpus, memory=args.memory or "",
+    restricted=args.restricted, run_as=args.run_as or "")
 
 
 def name_of(script: str) -> str:

@@ -212,7 +212,7 @@ def upload(args: argparse.Namespace, note: Note) -> int:
       files.append((os.path.join(to, base), path))
   with backend.reach(folder, write=True):
     backend.host.put_tree(folder, files, follow=True)
-  note(f"{len(files)} files")
+  note(f"{len(files)} file{'' if len(files) == 1 else 's'}")
   return 0
 
 

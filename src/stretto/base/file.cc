@@ -85,6 +85,11 @@ MappedFile::~MappedFile() {
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) fail(path, "open");
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {  // which opens, and reads as if empty
+    errno = EISDIR;
+    fail(path, "read");
+  }
   std::ostringstream content;
   content << file.rdbuf();
   if (file.bad()) fail(path, "read");

@@ -82,6 +82,8 @@ class Writing : public ::testing::Test {
       std::filesystem::temp_directory_path() / fmt::format("stretto-file-test-{}", ::getpid());
 };
 
+TEST_F(Writing, AFolderIsReadAsNoFile) { EXPECT_THROW(read_file(folder_.string()), FormatError); }
+
 TEST_F(Writing, CheckingThrowsWhatWritingWouldAndLeavesNothing) {
   const std::string inside = path("sub/file");
   check_writable(inside);

@@ -14,8 +14,9 @@ namespace stretto::cluster {
 namespace {
 
 constexpr int kLeastRuns = 8;
-constexpr double kMostGrid = 1e15;  // more settings are not counted
-constexpr int kReserveOf = 5;       // at most one node in five is tried as a reserve
+constexpr double kMostGrid = 1e15;        // more settings are not counted
+constexpr int64_t kMostListed = 300'000;  // of settings whose score is estimated after each run
+constexpr int kReserveOf = 5;             // at most one node in five is tried as a reserve
 
 // A site with one group gets two, so that there is something to search.
 Site with_groups(const Site& site) {
@@ -71,14 +72,14 @@ class Search {
     FitSetting at = before_;
     consider(at, guess(true));
     consider(at, guess(false));
-    descend(at, std::max(1, nodes_ / 4));
-    // Without walls many settings are nearly as good, and the best one may be far from this one.
-    while (!spent()) {
-      const std::optional<FitSetting> far = farthest(at);
-      if (!far) break;
-      const FitSetting start = at;
-      consider(at, *far);
-      if (at != start) descend(at, 1);
+    consider(at, undivided());
+    if (grid_ <= kMostListed) {
+      list_all();
+      while (const FitSetting* const next = spent() ? nullptr : most_promising()) {
+        consider(at, *next);
+      }
+    } else {
+      descend_and_scatter(at);
     }
     fit.best = at;
     fit.tried = tried_;
@@ -104,6 +105,7 @@ class Search {
     }
     Simulation simulation = simulate(resized(site_, setting), trace_, options_for(setting));
     tried_.push_back({setting, fit_score(simulation)});
+    learn(tried_.back());
     if (options_.progress) {
       options_.progress(
           std::min(1.0, static_cast<double>(tried_.size()) / static_cast<double>(most_runs_)));
@@ -119,6 +121,93 @@ class Search {
     if (score(other, &simulation) >= score(at)) return;
     at = other;
     best_simulation_ = std::move(simulation);
+  }
+
+  // A setting, and what those that were tried say about it: their scores, each by the inverse cube
+  // of its distance. Scores are logarithms, because those of walls in the wrong place are hundreds
+  // of times as large, and would hide everything else.
+  struct Estimate {
+    FitSetting setting;
+    double weights = 0, sum = 0;
+    bool tried = false;
+  };
+
+  void list_all() {
+    FitSetting setting = before_;
+    for (const bool soft : {false, true}) {
+      setting.soft = soft;
+      for (int reserve = 0; reserve <= most_reserve_; ++reserve) {
+        setting.reserve_nodes = reserve;
+        list_groups(setting, 0, nodes_ - reserve);
+      }
+    }
+    for (const FitTrial& trial : tried_) learn(trial);
+  }
+
+  void list_groups(FitSetting& setting, size_t group, int nodes) {
+    if (group + 1 == setting.group_nodes.size()) {
+      setting.group_nodes[group] = nodes;
+      // Without walls it does not matter which group has all nodes: one such setting is enough.
+      const bool same = setting.soft && nodes == 0 &&
+                        std::ranges::count(setting.group_nodes, 0) + 1 ==
+                            static_cast<int64_t>(setting.group_nodes.size());
+      if (!same) estimates_.push_back({setting});
+      return;
+    }
+    for (int own = 0; own <= nodes; ++own) {
+      setting.group_nodes[group] = own;
+      list_groups(setting, group + 1, nodes - own);
+    }
+  }
+
+  void learn(const FitTrial& trial) {
+    for (Estimate& each : estimates_) {
+      if (each.setting.soft != trial.setting.soft) continue;
+      const double far = distance(each.setting, trial.setting);
+      if (far == 0) {
+        each.tried = true;
+        continue;
+      }
+      const double weight = 1 / (far * far * far);
+      each.weights += weight;
+      each.sum += weight * std::log1p(trial.score_s);
+    }
+  }
+
+  // Of the settings that were not tried, the one with the best estimate. Null: all were, or nothing
+  // is known of them.
+  const FitSetting* most_promising() const {
+    constexpr double kSame = 1e-9;  // so that rounding does not choose
+    const FitSetting* best = nullptr;
+    double least = 0;
+    for (const Estimate& each : estimates_) {
+      if (each.tried || each.weights == 0) continue;
+      const double value = each.sum / each.weights;
+      if (best && value > least - kSame) continue;
+      best = &each.setting;
+      least = value;
+    }
+    return best;
+  }
+
+  // All nodes are in one group, which jobs of all sizes use.
+  FitSetting undivided() const {
+    FitSetting setting{.group_nodes = std::vector<int>(before_.group_nodes.size()), .soft = true};
+    setting.group_nodes.back() = nodes_;
+    return setting;
+  }
+
+  // For sites with so many settings that they cannot be listed.
+  void descend_and_scatter(FitSetting& at) {
+    descend(at, std::max(1, nodes_ / 4));
+    // Without walls many settings are nearly as good, and the best one may be far from this one.
+    while (!spent()) {
+      const std::optional<FitSetting> far = farthest(at);
+      if (!far) break;
+      const FitSetting start = at;
+      consider(at, *far);
+      if (at != start) descend(at, 1);
+    }
   }
 
   void descend(FitSetting& at, int step) {
@@ -252,6 +341,7 @@ class Search {
   int nodes_ = 0, most_reserve_ = 0;
   int64_t grid_ = 1, most_runs_ = 0;
   std::vector<FitTrial> tried_;
+  std::vector<Estimate> estimates_;  // of all settings, if they can be listed
   Simulation best_simulation_;
 };
 

@@ -96,6 +96,12 @@ struct Limits {
   int line = 0;
 };
 
+// [kubernetes]
+struct KubernetesRules {
+  std::string pod_security;  // "privileged", "baseline" or "restricted"; empty: not said
+  int line = 0;
+};
+
 struct Site {
   std::string name;
   std::string file;                       // where it was read, for comments and errors
@@ -107,6 +113,7 @@ struct Site {
   std::vector<Queue> queues;  // at least one; by falling priority
   std::vector<User> users;
   Limits limits;
+  KubernetesRules kubernetes;
 };
 
 // Reads and checks a site. Throws FormatError with the file, the line, what is wrong and how to

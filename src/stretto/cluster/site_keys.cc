@@ -27,6 +27,7 @@ constexpr KeyTable kTables[] = {
      "would name a partition: `sbatch -p urgent`."},
     {"users", true, "Shares and limits of single users; others have a share of 1."},
     {"limits", false, "What holds for every job."},
+    {"kubernetes", false, "What holds on Kubernetes only."},
 };
 
 constexpr double kMostChips = 1e7;
@@ -165,6 +166,15 @@ constexpr Key kKeys[] = {
      "0",
      "",
      {.least = 0, .most = 1e6}},
+
+    {"kubernetes",
+     "pod_security",
+     kChoice,
+     "The Pod Security Standard that the namespaces of its queues enforce. `stretto cluster run` "
+     "writes pods that meet it.",
+     "",
+     "that of the cluster",
+     {.choices = "privileged|baseline|restricted"}},
 };
 
 constexpr KeyForm kForms[] = {

@@ -226,6 +226,7 @@ class Reader {
     for (const toml::table* node : list("queues")) read_queue(Table(*node, "queues", file_));
     for (const toml::table* node : list("users")) read_user(Table(*node, "users", file_));
     limits();
+    kubernetes();
     return std::move(out_);
   }
 
@@ -387,6 +388,14 @@ class Reader {
                         .most_chips = table.count("max_chips"),
                         .most_nodes = table.count("max_nodes"),
                         .line = node ? table.line() : 0};
+  }
+
+  void kubernetes() {
+    const toml::table* const node = single("kubernetes");
+    if (!node) return;
+    const Table table(*node, "kubernetes", file_);
+    out_.site.kubernetes.line = table.line();
+    if (table.has("pod_security")) out_.site.kubernetes.pod_security = table.choice("pod_security");
   }
 
   const toml::table& root_;

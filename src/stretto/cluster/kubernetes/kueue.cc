@@ -124,6 +124,11 @@ class Writer {
       if (!done.insert(name).second) continue;
       Json space = object("v1", "Namespace", name);
       space["metadata"]["labels"] = {{"stretto/site", name_}};
+      if (!site_.kubernetes.pod_security.empty()) {
+        note(fmt::format("The next one enforces pod_security (line {}).", site_.kubernetes.line));
+        space["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] =
+            site_.kubernetes.pod_security;
+      }
       add(queue.users.empty() ? 1 : queue.line, space);
       if (queue.users.empty()) continue;
       Json binding = object("rbac.authorization.k8s.io/v1", "RoleBinding", "users");

@@ -60,13 +60,20 @@ std::vector<Json> size_rule_objects(const Site& site) {
                                                 {"apiVersions", {"v1alpha2"}},
                                                 {"operations", {"CREATE", "UPDATE"}},
                                                 {"resources", {"jobsets"}}}};
-  // Jobs that a JobSet has made belong to it: it was checked as a whole. A suspended job may be
-  // given a queue later; other changes are those of controllers, and are left alone.
+  // The jobs of a JobSet were checked as a whole with it. Anybody can write that a job belongs to
+  // one, so this holds for those only that JobSet's controller writes, who may write what a JobSet
+  // has come to. A suspended job may be given a queue later; other changes are those of
+  // controllers, and are left alone.
   spec["matchConditions"] = {
       {{"name", "has-a-queue"},
        {"expression",
         "has(object.metadata.labels) && 'kueue.x-k8s.io/queue-name' in object.metadata.labels"}},
-      {{"name", "is-no-part"}, {"expression", "!has(object.metadata.ownerReferences)"}},
+      {{"name", "is-no-part"},
+       {"expression",
+        "!has(object.metadata.ownerReferences) || !object.metadata.ownerReferences.exists(o, "
+        "o.kind == 'JobSet' && o.apiVersion.startsWith('jobset.x-k8s.io/') && has(o.controller) && "
+        "o.controller) || !authorizer.group('jobset.x-k8s.io').resource('jobsets')"
+        ".subresource('status').namespace(request.namespace).check('update').allowed()"}},
       {{"name", "comes-into-the-queue"},
        {"expression",
         "request.operation == 'CREATE' || !has(oldObject.metadata.labels) || "
