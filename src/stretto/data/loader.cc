@@ -60,6 +60,15 @@ size_t kept_slots(const LoaderOptions& o) {
   return static_cast<size_t>(o.ahead + (o.memory == BatchMemory::kShared ? 2 : 1));
 }
 
+// For a batch that comes back: it may be the one for whose memory threads wait. Batches outlive the
+// team. Without the lock, which whoever drops a batch may have: threads that just miss the call
+// look again after kRoomPeriod (workers.cc).
+std::function<void()> waker(const std::weak_ptr<LoaderTeam>& weak) {
+  return [weak] {
+    if (const auto team = weak.lock()) team->work_changed.notify_all();
+  };
+}
+
 // Tells those who choose for whom to work, until the end of the scope.
 class Waiting {
  public:
@@ -149,7 +158,7 @@ Loader::Impl::Impl(std::shared_ptr<LoaderTeam> shared, int64_t rank, int threads
       classes(target_classes(options, source.dataset)),
       parts(source.dataset.parts()),
       order_hash(hash_of(options.order, source.dataset.size())),
-      pool(std::make_shared<SlotPool>(kept_slots(options), options.memory)),
+      pool(std::make_shared<SlotPool>(kept_slots(options), options.memory, waker(team))),
       places(order_of(0)->size()),
       mutex(team->mutex),
       work_changed(team->work_changed) {
@@ -284,6 +293,10 @@ std::optional<Batch> Loader::next() {
     return std::nullopt;
   }
   if (std::exchange(m.no_slot, nullptr) != nullptr) m.work_changed.notify_all();  // try it again
+  if (m.wants_job() && !m.pool->has_room()) {  // the caller keeps more batches than one
+    m.pool->grow();
+    m.work_changed.notify_all();
+  }
   const auto ready = [&] { return !m.jobs.empty() && m.jobs.front()->done(); };
   const bool at_once = ready();
   Waiting waiting(m.waits_s);

@@ -120,6 +120,7 @@ struct LoaderTeam {
   bool take_work(Counters& counters, Work& work);  // false: this thread is to end
   void leave(Work& work);                          // with the lock
   Loader::Impl* neediest() const;
+  bool awaits_room() const;  // with the lock, where nobody has work: for a batch that comes back
   void retire(Counters& counters);  // with the lock, by a thread that ends
   void join_ended();
   void stop();
@@ -156,6 +157,10 @@ struct Loader::Impl {
   // can be one.
   std::shared_ptr<Job> open_job() const;
   bool wants_work() const;
+  // Whether fewer are ahead than there are to be.
+  bool wants_job() const {
+    return static_cast<int64_t>(jobs.size()) < options.ahead && no_slot == nullptr;
+  }
   void make_sample(Job& job, int64_t j, SampleWork& work);
   void fill_sample(Job& job, int64_t j, SampleWork& work);
   void mix_pair(Job& job, int64_t j);

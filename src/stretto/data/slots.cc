@@ -125,9 +125,21 @@ void Slot::join_boxes() {
   for (const MaskMemory& masks : masks_of_boxes) columns.masks.push_back(masks.data());
 }
 
-SlotPool::SlotPool(size_t keep, BatchMemory memory)
-    : forks_(forks()), memory_(memory), keep_(keep) {
+SlotPool::SlotPool(size_t keep, BatchMemory memory, std::function<void()> on_free)
+    : forks_(forks()), memory_(memory), on_free_(std::move(on_free)), keep_(keep), most_(keep) {
   free_.reserve(keep);
+}
+
+bool SlotPool::has_room() const {
+  const std::lock_guard lock(mutex_);
+  const bool room = !free_.empty() || numbers_.size() < most_;
+  awaited_ = awaited_ || !room;
+  return room;
+}
+
+void SlotPool::grow() {
+  const std::lock_guard lock(mutex_);
+  most_ = numbers_.size() + 1;
 }
 
 std::shared_ptr<Slot> SlotPool::take(int64_t bytes, int64_t count) {
@@ -159,16 +171,22 @@ void SlotPool::give_back(Slot* slot) {
   // The lock may have been held when the process forked. The child's copy of the memory is left.
   if (forks_ != forks()) return;
   std::unique_ptr<Slot> owned(slot);
-  const std::lock_guard lock(mutex_);
-  if (free_.size() < keep_) {
-    free_.push_back(std::move(owned));
-  } else {
-    forget(*owned);
+  bool awaited = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (free_.size() < keep_) {
+      free_.push_back(std::move(owned));
+    } else {
+      forget(*owned);
+    }
+    awaited = std::exchange(awaited_, false) && keep_ > 0;
   }
+  if (awaited && on_free_) on_free_();
 }
 
 void SlotPool::forget(const Slot& slot) {
   std::erase(numbers_, slot.number);  // there are a few
+  most_ = std::max(keep_, numbers_.size());
 }
 
 std::vector<uint64_t> SlotPool::numbers() const {

@@ -1,6 +1,7 @@
 // The threads' side of a loader.
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <iterator>
@@ -28,6 +29,9 @@ namespace {
 constexpr int64_t kReadAhead = 32, kFirstAhead = 4;
 
 constexpr size_t kSkippedNames = 100;
+
+// How often threads look whether a batch came back, besides being told.
+constexpr auto kRoomPeriod = std::chrono::milliseconds(10);
 
 // On Linux both calls are of this thread alone. They are wishes: where they are refused, nothing
 // but timing differs.
@@ -187,7 +191,11 @@ bool LoaderTeam::take_work(Counters& mine, Work& work) {
     Loader::Impl* const loader = neediest();
     if (loader == nullptr) {
       const double begin = now_s();
-      work_changed.wait(lock);
+      if (awaits_room()) {
+        work_changed.wait_for(lock, kRoomPeriod);
+      } else {
+        work_changed.wait(lock);
+      }
       Counters::add(mine.idle_seconds, now_s() - begin);
       continue;
     }
@@ -205,6 +213,10 @@ void LoaderTeam::leave(Work& work) {
   if (work.loader == nullptr) return;
   if (--work.loader->inside == 0) left.notify_all();
   work.loader = nullptr;
+}
+
+bool LoaderTeam::awaits_room() const {
+  return std::ranges::any_of(loaders, [](const Loader::Impl* l) { return l->wants_job(); });
 }
 
 Loader::Impl* LoaderTeam::neediest() const {
@@ -233,8 +245,7 @@ std::shared_ptr<Job> Loader::Impl::open_job() const {
 }
 
 bool Loader::Impl::wants_work() const {
-  if (static_cast<int64_t>(jobs.size()) < options.ahead && no_slot == nullptr) return true;
-  return open_job() != nullptr;
+  return open_job() != nullptr || (wants_job() && pool->has_room());
 }
 
 int64_t Loader::Impl::abandon(Job& job) {
