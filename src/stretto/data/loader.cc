@@ -69,6 +69,13 @@ std::function<void()> waker(const std::weak_ptr<LoaderTeam>& weak) {
   };
 }
 
+// Of masks of boxes in shared memory. Numbers of both pools are told to the other process.
+std::shared_ptr<SlotPool> mask_pool_of(const LoaderOptions& o) {
+  constexpr uint64_t kFirst = uint64_t{1} << 63;
+  if (!o.masks_of_boxes || o.memory != BatchMemory::kShared) return nullptr;
+  return std::make_shared<SlotPool>(kept_slots(o), o.memory, std::function<void()>(), kFirst);
+}
+
 // Tells those who choose for whom to work, until the end of the scope.
 class Waiting {
  public:
@@ -159,6 +166,7 @@ Loader::Impl::Impl(std::shared_ptr<LoaderTeam> shared, int64_t rank, int threads
       parts(source.dataset.parts()),
       order_hash(hash_of(options.order, source.dataset.size())),
       pool(std::make_shared<SlotPool>(kept_slots(options), options.memory, waker(team))),
+      mask_pool(mask_pool_of(options)),
       places(order_of(0)->size()),
       mutex(team->mutex),
       work_changed(team->work_changed) {
@@ -189,6 +197,7 @@ Loader::Impl::~Impl() {
   unfollow_order();
   jobs.clear();
   pool->close();
+  if (mask_pool != nullptr) mask_pool->close();
 }
 
 const Shape& Loader::Impl::shape_of(int64_t epoch) const {

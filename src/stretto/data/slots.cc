@@ -1,6 +1,7 @@
 #include "stretto/data/slots.h"
 
 #include <algorithm>
+#include <bit>
 
 #if defined(__linux__)
 #include <fcntl.h>
@@ -55,6 +56,12 @@ std::byte* shared_memory(int64_t, int&) {
 int64_t slot_bytes(int64_t wanted) {
   const int64_t align = slot_alignment(wanted);
   return std::max<int64_t>(1, (wanted + align - 1) / align) * align;
+}
+
+int64_t mask_slot_bytes(int64_t wanted) {
+  constexpr int64_t kLeast = int64_t{1} << 20;
+  return slot_bytes(
+      static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(wanted, kLeast)))));
 }
 
 Slot::Slot(int64_t wanted, int64_t n, BatchMemory memory)
@@ -125,8 +132,13 @@ void Slot::join_boxes() {
   for (const MaskMemory& masks : masks_of_boxes) columns.masks.push_back(masks.data());
 }
 
-SlotPool::SlotPool(size_t keep, BatchMemory memory, std::function<void()> on_free)
-    : forks_(forks()), memory_(memory), on_free_(std::move(on_free)), keep_(keep), most_(keep) {
+SlotPool::SlotPool(size_t keep, BatchMemory memory, std::function<void()> on_free, uint64_t first)
+    : forks_(forks()),
+      memory_(memory),
+      on_free_(std::move(on_free)),
+      keep_(keep),
+      most_(keep),
+      next_number_(first) {
   free_.reserve(keep);
 }
 

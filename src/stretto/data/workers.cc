@@ -254,10 +254,38 @@ int64_t Loader::Impl::abandon(Job& job) {
 }
 
 void Loader::Impl::finish(Job& job, int64_t samples) {
+  if (mask_pool != nullptr && job.apart.fetch_sub(samples, std::memory_order_acq_rel) == samples) {
+    join_masks(job);
+  }
   if (job.left.fetch_sub(samples, std::memory_order_acq_rel) != samples) return;
   // next() looks at `left` with the lock held, and then sleeps.
   { const std::lock_guard lock(mutex); }
   batch_ready.notify_all();
+}
+
+void Loader::Impl::join_masks(Job& job) noexcept {
+  Slot& slot = *job.slot;
+  slot.joined_masks.reset();
+  {
+    const std::lock_guard lock(job.mutex);
+    if (job.error != nullptr) return;  // what some of its samples have is of another batch
+  }
+  try {
+    const int64_t each = job.plan.shape->height * job.plan.shape->width;
+    int64_t boxes = 0;
+    for (const auto& placed : slot.placed) boxes += std::ssize(placed);
+    if (boxes == 0) return;
+    slot.joined_masks = mask_pool->take(mask_slot_bytes(boxes * each), 0);
+    std::byte* to = slot.joined_masks->data;
+    for (size_t i = 0; i < slot.placed.size(); ++i) {
+      const auto bytes = static_cast<size_t>(std::ssize(slot.placed[i]) * each);
+      if (bytes > 0) std::memcpy(to, slot.masks_of_boxes[i].data(), bytes);
+      to += bytes;
+    }
+  } catch (...) {  // there is no memory for them
+    const std::lock_guard lock(job.mutex);
+    if (job.error == nullptr) job.error = std::current_exception();
+  }
 }
 
 void Loader::Impl::make_job() {
@@ -266,6 +294,7 @@ void Loader::Impl::make_job() {
   job->next_epoch = following = plan_at((planned.epoch + 1) % kEpochs, 0, &following);
   job->since_jump = since_jump;
   job->left.store(planned.cut.batch, std::memory_order_relaxed);
+  job->apart.store(planned.cut.batch, std::memory_order_relaxed);
   const int64_t count = planned.cut.batch;
   try {
     job->slot = pool->take(slot_layout(options, *planned.shape, classes, count).bytes, count);
