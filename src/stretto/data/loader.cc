@@ -181,15 +181,26 @@ Loader::Impl::Impl(std::shared_ptr<LoaderTeam> shared, int64_t rank, int threads
 }
 
 void Loader::Impl::follow_order() {
-  for (const RemotePart& part : remote_parts(source.dataset)) {
+  const std::vector<RemotePart> remote = remote_parts(source.dataset);
+  for (const RemotePart& part : remote) {
     auto ahead = std::make_shared<Lookahead>(part.dataset, lookahead_plan(part.begin));
     lookaheads.emplace_back(part.dataset.fetcher(), ahead);
     part.dataset.fetcher()->follow(std::move(ahead), part.dataset);
   }
+  for (const RemotePart& part : remote) {
+    Fetcher& mine = *part.dataset.fetcher();
+    for (size_t k = 0; k < remote.size(); ++k) {
+      const auto& [other, ahead] = lookaheads[k];
+      if (other.get() == &mine || other->folder() != mine.folder()) continue;
+      mine.follow_beside(ahead, remote[k].dataset, other);
+    }
+  }
 }
 
 void Loader::Impl::unfollow_order() noexcept {
-  for (const auto& [fetcher, ahead] : lookaheads) fetcher->unfollow(ahead.get());
+  for (const auto& [fetcher, _] : lookaheads) {
+    for (const auto& [other, ahead] : lookaheads) fetcher->unfollow(ahead.get());
+  }
 }
 
 Loader::Impl::~Impl() {
@@ -484,7 +495,7 @@ Stats Loader::stats() const {
   if (encoded != nullptr || decoded != nullptr) {
     const FillOnce& store = encoded != nullptr ? encoded->store() : decoded->store();
     s.cache_bytes = store.used();
-    s.cached_samples = encoded != nullptr ? encoded->published() : store.published();
+    s.cached_samples = encoded != nullptr ? encoded->published() : decoded->published();
   }
   s.remote = remote_stats(m.source.dataset);
   const std::lock_guard skipped_lock(m.skipped_mutex);
