@@ -8,6 +8,12 @@ Each loader is a process that is pinned to one core or two. It first has to show
 Pillow; then the loaders take turns, in an order that changes every round, and the median of the
 rounds counts. --json adds rounds to those that the file has, so that a run can be made in pieces; a
 ratio is of loaders in the same piece, and the median over pieces counts.
+
+    python -m bench.data build/photographs --promises all --json promises.json
+    python -m bench.data --page bench/results/data.md promises.json
+
+measures what the loader promises beside its speed (bench/data_promises.py); the page keeps what the
+file has not.
 """
 
 from __future__ import annotations
@@ -22,7 +28,6 @@ import resource
 import statistics
 import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 from typing import Any
@@ -30,7 +35,7 @@ from typing import Any
 import numpy as np
 
 import stretto
-from bench import data_loaders, machine
+from bench import data_loaders, data_page, data_promises, machine
 
 WARM_UP_BATCHES = 4  # more than any loader makes ahead: those were made while it was not timed
 
@@ -163,67 +168,17 @@ def measure(options: argparse.Namespace, cores: int, found: dict) -> None:
       server.close()
 
 
-def summary(entry: dict) -> tuple[float, float, float]:
-  """Median, least and largest rate of the rounds."""
-  rates = [r["rate"] for r in entry["rounds"]]
-  return statistics.median(rates), min(rates), max(rates)
-
-
-def ratio(ours: dict, other: dict) -> float:
-  """How many times as fast as the other: the median over the pieces in which both were timed."""
-  def pieces(entry: dict) -> dict[str, float]:
-    found: dict[str, list[float]] = {}
-    for r in entry["rounds"]:
-      found.setdefault(r["piece"], []).append(r["rate"])
-    return {piece: statistics.median(rates) for piece, rates in found.items()}
-
-  a, b = pieces(ours), pieces(other)
-  return statistics.median([a[piece] / b[piece] for piece in a.keys() & b.keys()])
-
-
-def table(result: dict) -> list[str]:
-  lines = []
-  for cores in sorted({int(key.rpartition("/")[2]) for key in result["loaders"]}):
-    entries = {row.name: result["loaders"][f"{row.name}/{cores}"] for row in data_loaders.rows()
-               if f"{row.name}/{cores}" in result["loaders"]}
-    timed = {name: entry for name, entry in entries.items() if entry["rounds"]}
-    ours = timed.get("stretto")
-    lines += [f"## {cores} core{'s' if cores > 1 else ''}",
-              "| loader | pictures/s and core | least to largest round | `stretto` is faster | "
-              "mean, largest difference to Pillow | first batch |",
-              "|---|---|---|---|---|---|"]
-    for name, entry in entries.items():
-      if name not in timed:
-        lines.append(f"| {name} | left out: {entry.get('failed', 'not timed')} | | | | |")
-        continue
-      middle, least, most = (rate / cores for rate in summary(entry))
-      faster = f"{ratio(ours, entry):.2f}x" if ours else ""
-      lines.append(f"| {name} | {middle:,.0f} | {least:,.0f} to {most:,.0f} | {faster} | "
-                   f"{entry['mean']:.2f}, {entry['most']:.0f} of 255 | "
-                   f"{entry['first_s'] * 1e3:.0f} ms |")
-    lines.append("")
-  return lines
-
-
-def page(result: dict, note: str) -> str:
-  names = {key.rpartition("/")[0]: entry for key, entry in result["loaders"].items()}
-  versions = [f"- `{row.name}`: {row.about} ({row.package} {names[row.name].get('version', '')})"
-              for row in data_loaders.rows() if row.name in names]
-  rounds = [len(entry["rounds"]) for entry in result["loaders"].values() if entry["rounds"]]
-  about = [
-    "Pictures per second that a core reads, decodes, crops at random (RandomResizedCrop, 224x224), "
-    "mirrors and normalises to float32, N, C, H, W. Written by `python -m bench.data --page`.",
-    f"{machine.name(result['machine'])}, {result['machine']['system']}, Python "
-    f"{result['machine']['python']}, {result['date']}. {result['files']} files of 500x375 pixels "
-    f"and {result['mean_bytes'] / 1000:.0f} kB, batches of {result['batch']}, medians of "
-    f"{min(rounds)} to {max(rounds)} rounds of {result['seconds']:g} s. A ratio is of loaders that "
-    "were timed in turns within a minute, the median over such pieces: rates of different pieces "
-    f"differ more. {note}".strip(),
-    "\"First batch\" is the time from making a loader to its first batch; importing its package is "
-    "not in it, and filling a cache is."]
-  return "\n".join(["# Loaders of pictures", "",
-                    *(textwrap.fill(text, 100) + "\n" for text in about),
-                    *table(result), "## What was called", *versions, ""])
+def keep_promises(options: argparse.Namespace, result: dict[str, Any]) -> None:
+  for row in data_promises.find(options.promises):
+    entry = data_promises.measure(row, options.folder)
+    result.setdefault("promises", {})[row.name] = entry | {
+      "machine": machine.describe(), "date": time.strftime("%Y-%m-%d")}
+    print(f"{row.name}: {'kept' if entry['kept'] else 'NOT KEPT'}: "
+          f"{data_promises.reached(entry)}, promised {row.limit:g} {row.unit}; "
+          f"{data_promises.details(entry)}", flush=True)
+    if options.json:
+      options.json.write_text(json.dumps(result, indent=1))
+  print("\n".join(data_promises.table(result["promises"])))
 
 
 def main() -> None:
@@ -235,6 +190,7 @@ def main() -> None:
   parser.add_argument("--rounds", type=int, default=3)
   parser.add_argument("--seconds", type=float, default=1.0, help="of a round")
   parser.add_argument("--loaders", help="names with commas; all")
+  parser.add_argument("--promises", help="measure these instead: all, or names with commas")
   parser.add_argument("--logs", default="build/bench-data")
   parser.add_argument("--json", type=Path)
   parser.add_argument("--page", type=Path, nargs=2, metavar=("OUT", "JSON"))
@@ -243,7 +199,8 @@ def main() -> None:
   options = parser.parse_args()
   if options.page:
     out, source = options.page
-    out.write_text(page(json.loads(source.read_text()), options.note))
+    before = out.read_text() if out.exists() else ""
+    out.write_text(data_page.page(json.loads(source.read_text()), options.note, before))
     return
   if options.folder is None:
     parser.error("a folder of photographs is needed: python -m bench.photographs makes one")
@@ -252,9 +209,15 @@ def main() -> None:
     serve(row, options.folder, int(options.cores), options.batch, options.pack)
     return
   files = list(options.folder.glob("*/*.jpg"))
-  result: dict[str, Any] = {"loaders": {}}
+  if not files:
+    parser.error(f"{options.folder}: there are no */*.jpg: python -m bench.photographs makes them")
+  result: dict[str, Any] = {}
   if options.json and options.json.exists():
     result = json.loads(options.json.read_text())
+  if options.promises:
+    keep_promises(options, result)
+    return
+  result.setdefault("loaders", {})
   result |= {"machine": machine.describe(), "date": time.strftime("%Y-%m-%d"),
              "files": len(files), "mean_bytes": statistics.mean(f.stat().st_size for f in files),
              "batch": options.batch, "seconds": options.seconds}
@@ -262,7 +225,7 @@ def main() -> None:
     measure(options, cores, result["loaders"])
     if options.json:
       options.json.write_text(json.dumps(result, indent=1))
-  print("\n".join(table(result)))
+  print("\n".join(data_page.table(result)))
 
 
 if __name__ == "__main__":

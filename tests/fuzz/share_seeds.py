@@ -9,14 +9,15 @@ import pathlib
 FOLDER = pathlib.Path(__file__).parent / "share"
 
 # What batches have (bits), and which side is tried.
-BOXES, MASKS, BYTES, WIDE_MASKS = 1, 2, 4, 8
+BOXES, MASKS, BYTES, WIDE_MASKS, THINGS = 1, 2, 4, 8, 16
 LOADER, SERVER = 0, 1
 SEALED, SHORT, UNSEALED, PIPE, TWO, HUGE, FOLDER_OPENED, NONE = range(8)
 # Places of the fields of Reply, in steps of four bytes.
-ANSWER, BRINGS_SLOT, POSITION, SLOT, SLOT_BYTES, COUNT, HEIGHT, WIDTH, CLASSES, MASKS_AT, TARGETS_AT = (
+ANSWER, BRINGS, POSITION, SLOT, SLOT_BYTES, COUNT, HEIGHT, WIDTH, CLASSES, MASKS_AT, TARGETS_AT = (
   0, 1, 2, 10, 12, 14, 16, 18, 20, 22, 24)
 EPOCH, NUMBER, BOX_COUNT, GONE, KIND, CODE, OFFSET, FILE_BYTES, PROBLEM_BYTES = (
   26, 28, 30, 32, 34, 35, 36, 38, 40)
+MASK_SLOT, MASK_BYTES = 42, 44
 
 
 def number(value):
@@ -88,13 +89,20 @@ def of_server(parts, *steps):
 
 
 ALL = BOXES | MASKS
-REPLY_BYTES = 168
+REPLY_BYTES = 184
 REAL_AT = 2 * 8 + 2 * 8 + 2 * 8 + 3 * 8 + 3 * 8 + 3 * 16 + 3 * 4  # of two pictures with three boxes
 SEEDS = {
   "honest": of_loader(ALL, batch(), batch(), NEXT, NEXT, DROP, batch(), NEXT, answer(1), NEXT),
   "honest_bytes": of_loader(BYTES, batch(), NEXT, batch(), NEXT),
   "honest_wide_masks": of_loader(MASKS | WIDE_MASKS, batch(), NEXT, batch(), NEXT),
   "honest_mixed": of_loader(0, batch(), NEXT, batch(), NEXT),
+  "honest_things": of_loader(BOXES | THINGS, batch(), NEXT, batch(), NEXT, DROP, batch(), NEXT),
+  "things_without_memory": of_loader(BOXES | THINGS, changed((BRINGS, 1)), NEXT),
+  "things_never_sent": of_loader(BOXES | THINGS, batch(), NEXT, changed((BRINGS, 1), (MASK_SLOT, 7)), NEXT),
+  "things_too_large": of_loader(BOXES | THINGS, changed((MASK_BYTES, 1 << 40), (BOX_COUNT, 1 << 31)), NEXT),
+  "things_that_nobody_asked_for": of_loader(BOXES, changed((BRINGS, 3), (MASK_BYTES, 1 << 20)), NEXT),
+  "boxes_without_things": of_loader(BOXES | THINGS, changed((BRINGS, 1), (MASK_BYTES, 0)), NEXT),
+  "asked_things": of_server(BOXES | THINGS, ASK, ASK, KEEP, ASK, ASK, ASK),
   "errors": of_loader(ALL, answer(3), NEXT, batch(), NEXT),
   "loads": of_loader(ALL, batch(), NEXT, answer(2), load(1), batch(), NEXT),
   "loaded_without_being_asked": of_loader(ALL, answer(2), NEXT),
@@ -110,7 +118,7 @@ SEEDS = {
   "boxes_of_no_pictures": of_loader(ALL, batch(b"\x07", REPLY_BYTES + 48), NEXT),
   "many_gone": of_loader(ALL, changed((GONE, 1 << 20)), NEXT),
   "gone_is_the_own": of_loader(ALL, changed((GONE, 1)), NEXT),
-  "slot_never_sent": of_loader(ALL, changed((BRINGS_SLOT, 0)), NEXT),
+  "slot_never_sent": of_loader(ALL, changed((BRINGS, 0)), NEXT),
   "masks_beside_the_slot": of_loader(ALL, changed((MASKS_AT, 1 << 20)), NEXT),
   "masks_between_elements": of_loader(MASKS | WIDE_MASKS, changed((MASKS_AT, 67)), NEXT),
   "shares_between_elements": of_loader(0, changed((TARGETS_AT, 66)), NEXT),

@@ -2,6 +2,7 @@
 things and against NumPy's."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -260,5 +261,35 @@ def test_what_makes_no_masks_is_named(coco):
   boxes.write_text(json.dumps(listed))
   with pytest.raises(stretto.InvalidArgumentError, match="has no outlines: expected COCO's"):
     data.ImageLoader(boxes, 2, 64, targets="instances")
-  with pytest.raises(stretto.UnsupportedError, match="leave out share"):
-    data.ImageLoader(file, 2, 64, targets="instances", share="host")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="share needs Linux")
+def test_masks_that_another_process_makes_are_the_same(coco):
+  """Batches that are kept, batches without any box, phases of other sizes, and a state that goes
+  from one to the other."""
+  file, _things = coco
+  options = {"targets": "instances", "rank": 0, "world": 1, "threads": 2, "last": "wrap",
+             "phases": [{"epoch": 0, "size": (40, 60)}, {"epoch": 2, "size": (90, 50), "batch": 1}]}
+
+  def rows_of(loader, epochs):
+    return [(images, rows, loader.state_dict()) for _ in range(epochs) for images, rows in loader]
+
+  with (data.ImageLoader(file, 4, 64, **options) as alone,
+        data.ImageLoader(file, 4, 64, share="host", **options) as shared):
+    want, kept = rows_of(alone, 4), rows_of(shared, 4)
+    same(kept, want)
+    assert any(len(row["masks"]) > 8 for _images, rows, _state in kept for row in rows)
+    assert any(len(row["masks"]) == 0 for _images, rows, _state in kept for row in rows)
+    shared.load_state_dict(want[1][2])
+    same(rows_of(shared, 1), want[2:3])
+    same(kept, want)  # nothing came into their memory since
+  same(kept, want)
+
+
+def same(got, want):
+  for (images, rows, state), (wanted, wanted_rows, wanted_state) in zip(got, want, strict=True):
+    assert np.array_equal(images, wanted) and state == wanted_state
+    for row, wanted_row in zip(rows, wanted_rows, strict=True):
+      assert row.keys() == wanted_row.keys()
+      for key, value in row.items():
+        assert np.array_equal(value, wanted_row[key]), key

@@ -306,7 +306,7 @@ def test_operators_and_functions_may_be_mixed(folder):
   ("posterise(3)", "no 'posterise'; there are .*posterize"),
   ("rotate(400)", "degrees of rotate: expected a number from 0 to 360"),
   ([lambda x, y: (x, y), "invert"], "behind a function"),
-  ([3], "element"),
+  ([3], "element"), (3, "expected an operator such as"), ({"erase": 1}, "expected an operator"),
 ])
 def test_transforms_that_make_no_sense_are_named(folder, transforms, text):
   with pytest.raises(stretto.InvalidArgumentError, match=text):
@@ -343,8 +343,16 @@ def test_options_that_make_no_sense_are_named(folder):
                         ({"threads": 0}, "threads"), ({"last": "keep"}, "last"),
                         ({"cache": "disk"}, "cache"), ({"cache_bytes": -1}, "cache_bytes"),
                         ({"framework": "mxnet"}, "framework"), ({"errors": "ignore"}, "errors"),
-                        ({"sampler": "random"}, "sampler"), ({"flip": 2}, "flip"),
-                        ({"phases": {"epoch": 0}}, "phases")):
+                        ({"sampler": "random"}, "sampler"),
+                        ({"sampler": None}, "a name or an array"),
+                        ({"flip": 2}, "flip"),
+                        ({"phases": {"epoch": 0}}, "phases"), ({"train": "no"}, "train: expected"),
+                        ({"dtype": np.float32}, "dtype: expected a name"),
+                        ({"layout": None}, "layout: expected"), ({"cache": None}, "cache: exp"),
+                        ({"errors": True}, "errors: expected"), ({"last": True}, "last: expected"),
+                        ({"cache_bytes": 0}, "cache_bytes: expected a number of bytes above 0"),
+                        ({"disk_bytes": -5}, "disk_bytes"), ({"cache_dir": 5}, "cache_dir"),
+                        ({"storage_options": 5}, "storage_options: expected a dictionary")):
     with pytest.raises(stretto.InvalidArgumentError, match=text):
       loader_of(folder, **options)
   with pytest.raises(stretto.FormatError, match="nowhere"):

@@ -4,6 +4,7 @@ an error that says what is not possible."""
 import json
 import pickle
 import shutil
+import time
 
 import data_pictures
 import numpy as np
@@ -293,3 +294,47 @@ def test_pictures_whose_label_map_is_missing_are_named(site, tmp_path):
     (tmp_path / "site/maps/other").mkdir()
     shutil.copy(tmp_path / "site/maps/images/001.png", tmp_path / "site/maps/other/x.png")
     assert data.open(url, cache_dir=tmp_path / "c").kind == "folder"
+
+
+def test_joined_sources_share_a_cache_that_is_too_small_for_both(site, store, tmp_path):
+  """One epoch in order needs each shard once. What one source fetches ahead must not put out what
+  the other needs sooner, nor keep it from room."""
+  for name in ("first", "second"):
+    data.pack(site / "folder", site / name, shard_bytes=20_000, progress=False)
+  shards = {f"/{name}/{file.name}": file.stat().st_size for name in ("first", "second")
+            for file in (site / name).glob("shard-*")}
+  indexes = sum((site / name / "index").stat().st_size for name in ("first", "second"))
+  assert len(shards) >= 8
+  bound = 3 * max(shards.values()) + indexes
+  options = {"sampler": "sequential", "threads": 1, "cache": "page", "dtype": "uint8"}
+  with loader_of(joined(store.url, "first", "second"), cache_dir=tmp_path, disk_bytes=bound,
+                 **options) as remote, \
+      loader_of(joined(site, "first", "second"), **options) as local:
+    for some, others in zip(remote, local, strict=True):
+      assert all(np.array_equal(a, b) for a, b in zip(some, others))
+      time.sleep(0.05)  # so that what is fetched ahead fills the cache
+    stats = remote.stats()["remote"]
+  # At the end the next epoch's first ones are fetched.
+  assert stats["fetched"] <= len(shards) + 2 + 4, stats
+  assert stats["evicted"] >= len(shards) - 4 and stats["failures"] == 0
+  again = [path for path in shards if store.sent[path] > shards[path]]
+  assert len(again) <= 4, again
+
+
+def test_classes_and_label_maps_are_joined(site, tmp_path):
+  """Numbers in label maps stay as they are, and pictures without a class have none."""
+  with loader_of(joined(site, "folder", "maps"), sampler="sequential", last="pad") as loader:
+    labels = np.concatenate([np.array(labels) for _images, labels, _real in loader])
+    assert loader.dataset.classes == data.open(site / "folder").classes
+  assert (labels[:COUNT] >= 0).all() and (labels[COUNT:2 * COUNT] == -1).all()
+  with loader_of(joined(site, "coco/instances.json", "maps"), targets="masks", train=False,
+                 last="drop", fit="letterbox") as loader, \
+      loader_of(site / "maps", targets="masks", train=False, last="drop",
+                fit="letterbox") as alone:
+    assert loader.dataset.classes == ["thing"]
+    whole = {int(i): np.array(mask) for _images, masks in loader
+             for i, mask in zip(loader.samples, masks)}
+    for _images, masks in alone:
+      for i, mask in zip(alone.samples, masks):
+        assert np.array_equal(whole.get(int(i) + COUNT, mask), mask)
+    assert set(np.unique(whole[0])) <= {0, 1, 255}

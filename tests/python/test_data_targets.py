@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import shutil
 import subprocess
 import sys
 
@@ -229,6 +230,27 @@ def test_label_maps_beside_pictures(masked, tmp_path):
       assert np.array_equal(images, others) and np.array_equal(masks, packed_masks)
       assert set(np.unique(masks)) <= {0, 3, 7, 255}
       assert (red_pixels(images) != (masks == 3)).mean() < 0.08  # blurred edges of squares
+
+
+@pytest.mark.parametrize("targets", ["masks", "boxes+masks"])
+def test_the_decoded_cache_keeps_label_maps(coco, masked, tmp_path, targets):
+  """They are there when their files are gone."""
+  source = shutil.copytree(masked, tmp_path / "maps") if targets == "masks" else coco
+  options = {"batch": 3, "size": (50, 70), "targets": targets, "threads": 2, "last": "wrap",
+             "transforms": ["rotate(20)"], "fit": "letterbox"}
+  with data.ImageLoader(source, cache="decoded", **options) as cached, \
+       data.ImageLoader(masked if targets == "masks" else coco, **options) as plain:
+    for epoch in range(4):
+      if epoch == 2 and targets == "masks":  # epoch 0 was the first to be made, whatever is ahead
+        shutil.rmtree(source / "masks")
+        shutil.rmtree(source / "images")
+      for batch, want in zip(cached, plain, strict=True):
+        assert np.array_equal(batch[0], want[0]) and np.array_equal(batch[-1], want[-1])
+        for row, wanted in zip(batch[1], want[1]):
+          if isinstance(row, dict):
+            assert all(np.array_equal(row[key], wanted[key]) for key in wanted)
+    stats = cached.stats()
+  assert stats["cached_samples"] == len(cached.dataset) and stats["skipped"] == 0
 
 
 @pytest.fixture(scope="module")

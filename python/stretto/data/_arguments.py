@@ -7,8 +7,12 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from stretto import _stretto
+from stretto._checks import expected
 from stretto.data import _job, _options, _phases, _targets
+from stretto.data._dataset import checked_cache
 from stretto.data._options import counted
 from stretto.data._phases import positive
 from stretto.data._sources import Sources
@@ -35,6 +39,14 @@ def read(given: Mapping[str, Any]) -> Read:
   classes = given["classes"]
   options.classes = 0 if classes is None else positive("classes", classes)
   functions = _options.set_transforms(options, given["transforms"])
+  checked_cache(given["cache_dir"], given["disk_bytes"], given["storage_options"])
+  for name in ("dtype", "layout", "cache", "errors"):
+    if not isinstance(given[name], str):  # such as torch.float32
+      raise expected(name, "a name", given[name])
+  if not isinstance(given["last"], (str, type(None))):
+    raise expected("last", "'drop', 'pad', 'wrap' or None", given["last"])
+  if not isinstance(given["train"], (bool, np.bool_)):  # "validation" would be true
+    raise expected("train", "True or False", given["train"])
   options.train = bool(given["train"])
   options.seed = counted("seed", given["seed"], 2**64)
   last = given["last"] or ("drop" if given["train"] else "pad")
@@ -46,11 +58,17 @@ def read(given: Mapping[str, Any]) -> Read:
   return Read(options, phases, functions, last == "pad")
 
 
+def cache_bytes_of(value: Any) -> int:
+  if counted("cache_bytes", value, 2**62) == 0:
+    raise expected("cache_bytes", "a number of bytes above 0, or None (cache='page' keeps none)", 0)
+  return int(value)
+
+
 def set_cache(options: Any, given: Mapping[str, Any], shared: bool) -> None:
   """One cache for each rank, or one that the ranks of a host share."""
   options.set_cache(given["cache"])
   options.cache_bytes = (
-    counted("cache_bytes", given["cache_bytes"], 2**62) if given["cache_bytes"] is not None
+    cache_bytes_of(given["cache_bytes"]) if given["cache_bytes"] is not None
     else _job.default_cache_bytes({} if shared else os.environ))
 
 

@@ -109,6 +109,15 @@ class Dataset:
     return int(index)
 
 
+def checked_cache(cache_dir: Any, disk_bytes: Any, storage_options: Any) -> str | None:
+  """The folder of a cache for URLs, once all that is said of it makes sense."""
+  if disk_bytes is not None and (not is_whole(disk_bytes) or not 0 < disk_bytes < 2**62):
+    raise expected("disk_bytes", "a number of bytes above 0", disk_bytes)
+  if storage_options is not None and not isinstance(storage_options, Mapping):
+    raise expected("storage_options", "a dictionary", storage_options)
+  return None if cache_dir is None else path_of("cache_dir", cache_dir)
+
+
 def open(source: str | os.PathLike[str], kind: str = "", *,
          cache_dir: str | os.PathLike[str] | None = None, disk_bytes: int | None = None,
          storage_options: Mapping[str, Any] | None = None) -> Dataset:
@@ -139,11 +148,7 @@ def open(source: str | os.PathLike[str], kind: str = "", *,
   path = path_of("open: source", source)
   if not _remote.is_url(path):
     return Dataset(_stretto.data_open(path, kind))
-  if disk_bytes is not None and (not is_whole(disk_bytes) or not 0 < disk_bytes < 2**62):
-    raise expected("disk_bytes", "a number of bytes above 0", disk_bytes)
-  if storage_options is not None and not isinstance(storage_options, Mapping):
-    raise expected("storage_options", "a dictionary", storage_options)
-  folder = None if cache_dir is None else path_of("open: cache_dir", cache_dir)
+  folder = checked_cache(cache_dir, disk_bytes, storage_options)
   options = None if storage_options is None else dict(storage_options)
   table, fetching = _remote.open_url(path, kind, folder, disk_bytes, options)
   dataset = Dataset(table, {"cache_dir": folder, "disk_bytes": disk_bytes,

@@ -13,7 +13,7 @@ import numpy as np
 
 from stretto import _stretto
 from stretto._checks import WHOLE, expected, require
-from stretto._errors import InvalidArgumentError, UnsupportedError
+from stretto._errors import InvalidArgumentError
 from stretto.data import _arguments, _host, _options, _phases, _shares, _sources, _targets
 from stretto.data._dataset import Dataset
 from stretto.data._options import IMAGENET_MEAN, IMAGENET_STD
@@ -81,7 +81,7 @@ class ImageLoader:
       "image_id", "area" and "iscrowd", as torchvision's detectors take it; "masks": label maps
       [batch, height, width]; "boxes+masks", both, one behind the other; or "instances", as "boxes"
       with "masks" in each dictionary (uint8 [n, height, width], 1 in the box's thing, else 0), of
-      COCO's polygons and runs. Without `share`.
+      COCO's polygons and runs.
     fit: how a picture fills a result of another shape: "crop" leaves something out, "letterbox"
       keeps its aspect and pads it on two sides with `mean`.
     min_visible: boxes of which the result shows a smaller share are left out, and those that are
@@ -144,9 +144,6 @@ class ImageLoader:
              "epoch_size": epoch_size, **remote}
     read = _arguments.read(given)
     options = read.options
-    if share is not None and options.masks_of_boxes:
-      raise UnsupportedError("targets: masks of boxes are made in the process that takes them: "
-                             "leave out share, or take 'boxes+masks'")
     self._phases, self._transforms = read.phases, read.functions
     if shares is not None:
       rank, world = _shares.set_shares(options, shares, given, rank, world, share)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,6 +59,10 @@ def set_pixels(options: Any, dtype: str, layout: str, mean: Any, std: Any, flip:
 def set_transforms(options: Any, transforms: Any) -> list[Any]:
   """Operators by their text go to `options`; the functions behind them are returned."""
   alone = isinstance(transforms, str) or callable(transforms)
+  if not alone and transforms is not None and (
+      isinstance(transforms, Mapping) or not isinstance(transforms, Iterable)):
+    raise expected("transforms", "an operator such as 'erase(0.25)', a function, or a list of them",
+                   transforms)
   given = [transforms] if alone else list(transforms or ())
   texts = list(itertools.takewhile(lambda entry: isinstance(entry, str), given))
   functions = given[len(texts):]
@@ -139,6 +143,8 @@ def set_sampler(options: Any, sampler: Any, dataset: Dataset) -> None:
     else:
       options.set_order(sampler)
     return
+  if not isinstance(sampler, Iterable):
+    raise expected("sampler", "a name or an array of weights", sampler)
   try:
     weights = np.ascontiguousarray(sampler, dtype=np.float64)
   except (TypeError, ValueError):

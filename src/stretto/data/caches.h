@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 
 #include "stretto/data/fill_once.h"
 #include "stretto/data/reader.h"
@@ -45,14 +46,25 @@ struct DecodedPicture {
 // rows takes half of what its RGB would.
 class DecodedCache {
  public:
-  DecodedCache(int64_t samples, int64_t budget) : store_(samples, budget) {}
+  // `with_maps`: there is room in the tables for label maps too.
+  DecodedCache(int64_t samples, int64_t budget, bool with_maps = false)
+      : samples_(samples),
+        with_maps_(with_maps),
+        store_(with_maps ? 2 * samples : samples, budget) {}
   const DecodedPicture* find(int64_t sample) const;  // nullptr if it is not there
   void put(int64_t sample, const DecodedPicture& picture);
+  // A byte for each pixel of the picture as it is to be seen; empty if it is not there.
+  std::span<const uint8_t> find_map(int64_t sample) const;
+  void put_map(int64_t sample, std::span<const uint8_t> map);
   bool full() const { return store_.full(); }
+  int64_t published() const { return pictures_.load(std::memory_order_relaxed); }  // pictures
   const FillOnce& store() const { return store_; }
 
  private:
-  FillOnce store_;
+  const int64_t samples_;
+  const bool with_maps_;
+  FillOnce store_;  // the map of sample i is entry samples_ + i
+  std::atomic<int64_t> pictures_{0};
 };
 
 }  // namespace stretto::data

@@ -29,7 +29,8 @@ Names merge_classes(std::span<const Dataset> datasets, std::vector<std::vector<i
   labels.assign(datasets.size(), {});
   if (named == datasets.end()) return {};
   for (const Dataset& d : datasets) {
-    if (d.class_names().empty() && (has_labels(d) || d.has_details())) {
+    // Numbers in label maps stay as they are.
+    if (d.class_names().empty() && has_labels(d)) {
       throw_invalid(
           "concat: {} has names of classes, and the labels of {} are numbers without names: "
           "expected names in both, or in none",

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 #include <new>
 
 #include "stretto/data/caches.h"
@@ -51,6 +52,25 @@ void DecodedCache::put(int64_t sample, const DecodedPicture& picture) {
     if (!interleaved(from)) to = at;
   }
   store_.publish(sample, data);
+  pictures_.fetch_add(1, std::memory_order_relaxed);
+}
+
+std::span<const uint8_t> DecodedCache::find_map(int64_t sample) const {
+  if (!with_maps_) return {};
+  const std::byte* const data = store_.find(samples_ + sample);
+  if (data == nullptr) return {};
+  uint64_t bytes;
+  std::memcpy(&bytes, data, sizeof bytes);
+  return {reinterpret_cast<const uint8_t*>(data + sizeof bytes), bytes};
+}
+
+void DecodedCache::put_map(int64_t sample, std::span<const uint8_t> map) {
+  const uint64_t bytes = map.size();
+  std::byte* const data = store_.claim(samples_ + sample, sizeof bytes + bytes);
+  if (data == nullptr) return;
+  std::memcpy(data, &bytes, sizeof bytes);
+  std::memcpy(data + sizeof bytes, map.data(), bytes);
+  store_.publish(samples_ + sample, data);
 }
 
 }  // namespace stretto::data

@@ -283,7 +283,7 @@ void DiskCache::evict(const Wish& wish, const NextUses& uses, uint64_t& used, ui
   std::vector<Candidate> candidates;
   for (Stored& stored : scan(used)) {
     const auto use = uses.find(stored.key);
-    if (stored.own && use != uses.end()) {
+    if (use != uses.end()) {
       if (use->second <= wish.use) continue;
       candidates.push_back({kNeeded, -static_cast<double>(use->second), std::move(stored)});
     } else if (stored.own || now - stored.used_s > kForeignUse_s) {

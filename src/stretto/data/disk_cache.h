@@ -25,6 +25,7 @@ struct HashCacheKey {
 CacheKey cache_key(std::string_view url, uint64_t bytes, uint64_t version);
 
 // When each file is needed next; any unit. A file that is not in it is needed after all others.
+// Files of other datasets may be in it.
 using NextUses = std::unordered_map<CacheKey, int64_t, HashCacheKey>;
 
 // A file of the cache, open for reading. No process evicts it while any copy of the pointer lives.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #define XXH_INLINE_ALL
@@ -153,12 +154,23 @@ void Fetcher::drop_idle(double idle_s) {
 
 void Fetcher::follow(std::shared_ptr<Lookahead> ahead, Dataset dataset) {
   const std::lock_guard lock(followed_mutex_);
-  followed_.push_back({std::move(ahead), std::move(dataset)});
+  followed_.push_back({std::move(ahead), std::move(dataset), nullptr});
+}
+
+void Fetcher::follow_beside(std::shared_ptr<Lookahead> ahead, Dataset dataset,
+                            std::shared_ptr<const Fetcher> other) {
+  const std::lock_guard lock(followed_mutex_);
+  followed_.push_back({std::move(ahead), std::move(dataset), std::move(other)});
 }
 
 void Fetcher::unfollow(const Lookahead* ahead) {
+  std::vector<Followed> gone;  // without the lock: another fetcher may end with it
   const std::lock_guard lock(followed_mutex_);
-  std::erase_if(followed_, [&](const Followed& f) { return f.ahead.get() == ahead; });
+  const auto rest =
+      std::stable_partition(followed_.begin(), followed_.end(),
+                            [&](const Followed& f) { return f.ahead.get() != ahead; });
+  gone.assign(std::move_iterator(rest), std::move_iterator(followed_.end()));
+  followed_.erase(rest, followed_.end());
 }
 
 void Fetcher::moved() { work_.notify_one(); }
@@ -192,6 +204,7 @@ std::optional<RemoteFile> Fetcher::take_ahead(std::unique_lock<std::mutex>& lock
   looking_ahead_ = true;
   std::optional<RemoteFile> taken;
   for (const Followed& f : followed) {
+    if (f.other != nullptr) continue;
     for (bool more = true; more && !taken && asked_.empty() && !closed_;) {
       // They would take their share of the line from the one that is waited for.
       if (waiting_ > 0 && fetching_ >= kFetchedBesideWaiters && !f.dataset.one_file_each()) break;
@@ -235,8 +248,9 @@ NextUses Fetcher::next_uses() const {
     for (const Lookahead::Next& next : f.ahead->uses()) {
       RemoteFile file = f.dataset.remote_file(next.file);
       {
-        const std::lock_guard lock(mutex_);
-        if (!fill_in(file)) continue;
+        const Fetcher& whose = f.other != nullptr ? *f.other : *this;
+        const std::lock_guard lock(whose.mutex_);
+        if (!whose.fill_in(file)) continue;
       }
       const auto at = uses.try_emplace(cache_key(file.url, file.bytes, file.version), next.use);
       at.first->second = std::min(at.first->second, next.use);

@@ -46,6 +46,10 @@ class Fetcher {
   // calls moved() when it goes on, and unfollow() before `ahead` ends.
   void follow(std::shared_ptr<Lookahead> ahead, Dataset dataset);
   void unfollow(const Lookahead* ahead);
+  // The same order needs files of another fetcher with the same cache: so that neither evicts what
+  // the other needs sooner. Until unfollow().
+  void follow_beside(std::shared_ptr<Lookahead> ahead, Dataset dataset,
+                     std::shared_ptr<const Fetcher> other);
   void moved();
 
   // For those who fetch, each file in this order: take(), begin(), writing, finish() or fail().
@@ -88,6 +92,7 @@ class Fetcher {
   struct Followed {
     std::shared_ptr<Lookahead> ahead;
     Dataset dataset;
+    std::shared_ptr<const Fetcher> other;  // who fetches its files; nullptr: this one
   };
 
   using Entries = std::unordered_map<std::string, Entry>;

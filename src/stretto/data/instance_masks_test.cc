@@ -193,7 +193,7 @@ TEST(LoaderTargets, MasksOfBoxesDependOnNoThreadCacheSourceOrResume) {
   EXPECT_EQ(targets_of(*kept), epochs[0][0]);
 }
 
-TEST(LoaderTargets, MasksOfBoxesNeedOutlinesAndAProcessOfTheirOwn) {
+TEST(LoaderTargets, MasksOfBoxesNeedOutlinesAndBoxes) {
   const CocoPictures coco(4);
   const TestPictures pictures(4);
   LoaderOptions o = mask_options("", Fit::kCrop);
@@ -202,10 +202,6 @@ TEST(LoaderTargets, MasksOfBoxesNeedOutlinesAndAProcessOfTheirOwn) {
   EXPECT_TRUE(says(error_of<InvalidArgument>([&] { Loader loader(pictures.as_folder(), o); }),
                    "has no boxes"));
   LoaderOptions other = o;
-  other.memory = BatchMemory::kShared;
-  EXPECT_TRUE(says(error_of<Unsupported>([&] { Loader loader(coco.open(), other); }),
-                   "not given to other processes"));
-  other = o;
   other.boxes = false;
   EXPECT_TRUE(says(error_of<InvalidArgument>([&] { Loader loader(coco.open(), other); }),
                    "masks of boxes without boxes"));

@@ -60,6 +60,22 @@ size_t kept_slots(const LoaderOptions& o) {
   return static_cast<size_t>(o.ahead + (o.memory == BatchMemory::kShared ? 2 : 1));
 }
 
+// For a batch that comes back: it may be the one for whose memory threads wait. Batches outlive the
+// team. Without the lock, which whoever drops a batch may have: threads that just miss the call
+// look again after kRoomPeriod (workers.cc).
+std::function<void()> waker(const std::weak_ptr<LoaderTeam>& weak) {
+  return [weak] {
+    if (const auto team = weak.lock()) team->work_changed.notify_all();
+  };
+}
+
+// Of masks of boxes in shared memory. Numbers of both pools are told to the other process.
+std::shared_ptr<SlotPool> mask_pool_of(const LoaderOptions& o) {
+  constexpr uint64_t kFirst = uint64_t{1} << 63;
+  if (!o.masks_of_boxes || o.memory != BatchMemory::kShared) return nullptr;
+  return std::make_shared<SlotPool>(kept_slots(o), o.memory, std::function<void()>(), kFirst);
+}
+
 // Tells those who choose for whom to work, until the end of the scope.
 class Waiting {
  public:
@@ -149,7 +165,8 @@ Loader::Impl::Impl(std::shared_ptr<LoaderTeam> shared, int64_t rank, int threads
       classes(target_classes(options, source.dataset)),
       parts(source.dataset.parts()),
       order_hash(hash_of(options.order, source.dataset.size())),
-      pool(std::make_shared<SlotPool>(kept_slots(options), options.memory)),
+      pool(std::make_shared<SlotPool>(kept_slots(options), options.memory, waker(team))),
+      mask_pool(mask_pool_of(options)),
       places(order_of(0)->size()),
       mutex(team->mutex),
       work_changed(team->work_changed) {
@@ -164,15 +181,26 @@ Loader::Impl::Impl(std::shared_ptr<LoaderTeam> shared, int64_t rank, int threads
 }
 
 void Loader::Impl::follow_order() {
-  for (const RemotePart& part : remote_parts(source.dataset)) {
+  const std::vector<RemotePart> remote = remote_parts(source.dataset);
+  for (const RemotePart& part : remote) {
     auto ahead = std::make_shared<Lookahead>(part.dataset, lookahead_plan(part.begin));
     lookaheads.emplace_back(part.dataset.fetcher(), ahead);
     part.dataset.fetcher()->follow(std::move(ahead), part.dataset);
   }
+  for (const RemotePart& part : remote) {
+    Fetcher& mine = *part.dataset.fetcher();
+    for (size_t k = 0; k < remote.size(); ++k) {
+      const auto& [other, ahead] = lookaheads[k];
+      if (other.get() == &mine || other->folder() != mine.folder()) continue;
+      mine.follow_beside(ahead, remote[k].dataset, other);
+    }
+  }
 }
 
 void Loader::Impl::unfollow_order() noexcept {
-  for (const auto& [fetcher, ahead] : lookaheads) fetcher->unfollow(ahead.get());
+  for (const auto& [fetcher, _] : lookaheads) {
+    for (const auto& [other, ahead] : lookaheads) fetcher->unfollow(ahead.get());
+  }
 }
 
 Loader::Impl::~Impl() {
@@ -180,6 +208,7 @@ Loader::Impl::~Impl() {
   unfollow_order();
   jobs.clear();
   pool->close();
+  if (mask_pool != nullptr) mask_pool->close();
 }
 
 const Shape& Loader::Impl::shape_of(int64_t epoch) const {
@@ -284,6 +313,10 @@ std::optional<Batch> Loader::next() {
     return std::nullopt;
   }
   if (std::exchange(m.no_slot, nullptr) != nullptr) m.work_changed.notify_all();  // try it again
+  if (m.wants_job() && !m.pool->has_room()) {  // the caller keeps more batches than one
+    m.pool->grow();
+    m.work_changed.notify_all();
+  }
   const auto ready = [&] { return !m.jobs.empty() && m.jobs.front()->done(); };
   const bool at_once = ready();
   Waiting waiting(m.waits_s);
@@ -462,7 +495,7 @@ Stats Loader::stats() const {
   if (encoded != nullptr || decoded != nullptr) {
     const FillOnce& store = encoded != nullptr ? encoded->store() : decoded->store();
     s.cache_bytes = store.used();
-    s.cached_samples = encoded != nullptr ? encoded->published() : store.published();
+    s.cached_samples = encoded != nullptr ? encoded->published() : decoded->published();
   }
   s.remote = remote_stats(m.source.dataset);
   const std::lock_guard skipped_lock(m.skipped_mutex);

@@ -92,7 +92,7 @@ struct LoaderOptions {
   // share that is drawn (media::random_iou_crop).
   bool iou_crop = false;
   bool boxes = false, masks = false;  // what batches have beside the pictures
-  // With `boxes`: a mask for each, of the outlines of COCO's things. Not with BatchMemory::kShared.
+  // With `boxes`: a mask for each, of the outlines of COCO's things.
   bool masks_of_boxes = false;
   // Boxes are dropped that have fewer pixels in the result, or of which it shows a smaller share.
   double min_box_area = 1, min_visible = 0.1;

@@ -66,6 +66,9 @@ struct Job {
   std::shared_ptr<Slot> slot;
   int64_t since_jump = 0;  // samples of the jobs before it, back to the start or a jump
   std::atomic<int64_t> next{0}, left{0};
+  // Masks of boxes for other processes are joined when none of its samples is left to be made, by
+  // whoever made the last one, before `left` is 0.
+  std::atomic<int64_t> apart{0};
   // Of each pair that is to be mixed, how many of its samples are there: who brings the second one
   // mixes both. Empty: no pairs.
   std::unique_ptr<std::atomic<uint8_t>[]> pairs;
@@ -120,6 +123,7 @@ struct LoaderTeam {
   bool take_work(Counters& counters, Work& work);  // false: this thread is to end
   void leave(Work& work);                          // with the lock
   Loader::Impl* neediest() const;
+  bool awaits_room() const;  // with the lock, where nobody has work: for a batch that comes back
   void retire(Counters& counters);  // with the lock, by a thread that ends
   void join_ended();
   void stop();
@@ -156,6 +160,10 @@ struct Loader::Impl {
   // can be one.
   std::shared_ptr<Job> open_job() const;
   bool wants_work() const;
+  // Whether fewer are ahead than there are to be.
+  bool wants_job() const {
+    return static_cast<int64_t>(jobs.size()) < options.ahead && no_slot == nullptr;
+  }
   void make_sample(Job& job, int64_t j, SampleWork& work);
   void fill_sample(Job& job, int64_t j, SampleWork& work);
   void mix_pair(Job& job, int64_t j);
@@ -165,6 +173,7 @@ struct Loader::Impl {
   int64_t abandon(Job& job);
   // To be called without `mutex`.
   void finish(Job& job, int64_t samples);
+  void join_masks(Job& job) noexcept;
   void note_skipped(int64_t sample);
 
   const std::shared_ptr<LoaderTeam> team;
@@ -175,7 +184,8 @@ struct Loader::Impl {
   const std::vector<Part> parts;
   const uint64_t order_hash;
   const std::shared_ptr<SlotPool> pool;
-  const int64_t places;  // of every epoch
+  const std::shared_ptr<SlotPool> mask_pool;  // of Slot::joined_masks; nullptr: there are none
+  const int64_t places;                       // of every epoch
   // Of each part behind a URL.
   std::vector<std::pair<std::shared_ptr<Fetcher>, std::shared_ptr<Lookahead>>> lookaheads;
 

@@ -56,6 +56,35 @@ TEST(LoaderLifetime, WhoKeepsAllBatchesGetsMore) {
   EXPECT_LE(seen.size(), 4u + 2u);  // ahead, given, kept; two may be in hands as they change over
 }
 
+// Memory for a batch takes longer to come than the batch before takes to come back: a loop, which
+// drops it right behind next(), never waits for a new one.
+TEST(LoaderLifetime, ALoopGetsNoMoreMemoryHoweverFastTheLoaderIs) {
+  const TestPictures pictures(16);
+  for (const int64_t ahead : {1, 2, 3}) {
+    LoaderOptions o = small_options();
+    o.ahead = ahead;
+    Loader loader(pictures.as_folder(), o);
+    std::set<void*> seen;
+    std::optional<Batch> held;
+    for (int i = 0; i < 40; ++i) {
+      auto next = loader.next();
+      if (!next) continue;
+      seen.insert(next->data);
+      ::usleep(1000);  // the threads would take another one meanwhile
+      held = std::move(next);
+      ::usleep(4000);
+    }
+    EXPECT_LE(std::ssize(seen), ahead + 1);
+    // Whoever keeps one more has it from the next call on, and waits for nobody.
+    std::vector<Batch> kept;
+    for (int i = 0; i < 12; ++i) {
+      if (auto next = loader.next()) kept.push_back(*std::move(next));
+      ::usleep(4000);
+    }
+    EXPECT_GE(loader.stats().ready, 20);
+  }
+}
+
 TEST(LoaderLifetime, EndsAtAnyTime) {
   const TestPictures pictures(16);
   const Dataset dataset = pictures.as_folder();

@@ -62,11 +62,6 @@ void check_targets(const LoaderOptions& o) {
     throw_invalid("loader: mixup and cutmix mix labels of pictures, not boxes or masks");
   }
   if (o.masks_of_boxes && !o.boxes) throw_invalid("loader: masks of boxes without boxes");
-  if (o.masks_of_boxes && o.memory == BatchMemory::kShared) {
-    throw_unsupported(
-        "loader: masks of boxes are not given to other processes: expected a loader in each "
-        "process, or label maps");
-  }
   if (o.mask_dtype != DType::kUInt8 && o.mask_dtype != DType::kInt64) {
     throw_invalid("loader: mask_dtype is {}, expected uint8 or int64", dtype_name(o.mask_dtype));
   }

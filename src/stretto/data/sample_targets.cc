@@ -28,7 +28,8 @@ void put_mask(std::span<const uint8_t> mask, const media::Region& inside, media:
 
 }  // namespace
 
-void SampleWork::place_targets(int64_t sample, const Details& details, const SampleOut& out) {
+void SampleWork::place_targets(int64_t sample, const Details& details, std::span<const uint8_t> map,
+                               const SampleOut& out) {
   const double begin = now_s();
   const std::span<const Annotation> annotations = source_.dataset.annotations(sample);
   if (out.boxes != nullptr) {
@@ -41,7 +42,14 @@ void SampleWork::place_targets(int64_t sample, const Details& details, const Sam
                 *out.masks_of_boxes);
     if (masks_.map.size() > kMostKept) masks_ = {};
   }
-  if (out.mask != nullptr) place_label_map(details, annotations, out.mask);
+  if (out.mask != nullptr) {
+    if (map.empty()) {
+      paint_map(sample, details, annotations);
+      map = map_;
+    }
+    place_label_map(map, out.mask);
+    if (map_.size() > kMostKept) map_ = {};
+  }
   Counters::add(counters_.transform_seconds, now_s() - begin);
 }
 
@@ -76,22 +84,31 @@ void SampleWork::place_boxes(std::span<const Annotation> annotations,
   }
 }
 
-void SampleWork::place_label_map(const Details& details, std::span<const Annotation> annotations,
-                                 void* out) {
+// To map_, and to the cache of decoded pictures.
+void SampleWork::paint_map(int64_t sample, const Details& details,
+                           std::span<const Annotation> annotations) {
   const bool known = details.image_id.has_value() && annotations.empty();
   if (details.mask.empty() && details.outlines.empty() && !known) {
     throw FormatError("label map", -1, "there is none, and no outlines for one");
   }
   paint_label_map(details, annotations, geometry_.stored_width, geometry_.stored_height,
                   options_.max_pixels, map_);
+  if (source_.decoded != nullptr) source_.decoded->put_map(sample, map_);
+}
+
+void SampleWork::place_label_map(std::span<const uint8_t> map, void* out) {
+  if (std::ssize(map) != geometry_.stored_width * geometry_.stored_height) {
+    throw FormatError("label map", -1,
+                      "the picture has another size than when its map was read first: it was "
+                      "changed");
+  }
   mask_.resize(static_cast<size_t>(geometry_.width * geometry_.height));
-  media::operators::map_mask(map_, geometry_, kIgnore, mask_);
+  media::operators::map_mask(map, geometry_, kIgnore, mask_);
   if (options_.mask_dtype == DType::kUInt8) {
     put_mask(mask_, inside_, frame_, static_cast<uint8_t*>(out));
   } else {
     put_mask(mask_, inside_, frame_, static_cast<int64_t*>(out));
   }
-  if (map_.size() > kMostKept) map_ = {};
 }
 
 }  // namespace stretto::data

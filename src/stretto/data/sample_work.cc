@@ -55,7 +55,7 @@ Source::Source(Dataset d, const LoaderOptions& o) : dataset(std::move(d)), reade
     encoded = std::make_unique<EncodedCache>(dataset.size(), cache_budget(o), o.boxes || o.masks);
   }
   if (o.cache == CacheKind::kDecoded) {
-    decoded = std::make_unique<DecodedCache>(dataset.size(), cache_budget(o));
+    decoded = std::make_unique<DecodedCache>(dataset.size(), cache_budget(o), o.masks);
   }
 }
 
@@ -63,7 +63,8 @@ Reader::Soon Source::lacks(int64_t sample, bool details) const {
   const bool has = (encoded != nullptr && encoded->has(sample)) ||
                    (decoded != nullptr && decoded->find(sample) != nullptr);
   return {.picture = !has,
-          .details = details && !(encoded != nullptr && encoded->has_details(sample))};
+          .details = details && !(encoded != nullptr && encoded->has_details(sample)) &&
+                     !(decoded != nullptr && !decoded->find_map(sample).empty())};
 }
 
 SampleWork::SampleWork(Source& source, const LoaderOptions& options, Counters& counters)
@@ -74,12 +75,16 @@ void SampleWork::run(int64_t sample, const Shape& shape, const Draws& draws, con
   try {
     make(sample, shape, draws, out.pixels);
     if (out.mask == nullptr && out.boxes == nullptr) return;
-    const bool id_alone = out.mask == nullptr && out.masks_of_boxes == nullptr;
-    const media::Bytes details = read_details(sample, id_alone);
+    std::span<const uint8_t> map;
+    if (out.mask != nullptr && source_.decoded != nullptr) map = source_.decoded->find_map(sample);
+    const bool id_alone = (out.mask == nullptr || !map.empty()) && out.masks_of_boxes == nullptr;
+    media::Bytes details;
+    if (out.boxes != nullptr || !id_alone) details = read_details(sample, id_alone);
     named(sample, [&] {
       place_targets(
           sample,
-          id_alone ? Details{.image_id = decode_image_id(details)} : decode_details(details), out);
+          id_alone ? Details{.image_id = decode_image_id(details)} : decode_details(details), map,
+          out);
     });
   } catch (const std::bad_alloc&) {
     throw OutOfMemory(fmt::format("{}: memory ran out while it was read or decoded",

@@ -118,9 +118,12 @@ class SampleWork {
   template <typename F>
   void named(int64_t sample, const F& work) const;
   // sample_targets.cc: of the sample that fuse() made last.
-  void place_targets(int64_t sample, const Details& details, const SampleOut& out);
+  // `map`: its label map, where a cache has it.
+  void place_targets(int64_t sample, const Details& details, std::span<const uint8_t> map,
+                     const SampleOut& out);
   void place_boxes(std::span<const Annotation> annotations, std::vector<PlacedBox>& placed);
-  void place_label_map(const Details& details, std::span<const Annotation> annotations, void* out);
+  void paint_map(int64_t sample, const Details& details, std::span<const Annotation> annotations);
+  void place_label_map(std::span<const uint8_t> map, void* out);
 
   Source& source_;
   const LoaderOptions& options_;

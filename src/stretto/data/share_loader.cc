@@ -87,7 +87,9 @@ struct GivenBack {
 struct Held {
   std::shared_ptr<Mapping> memory;
   std::vector<std::byte> rows;
-  uint64_t slot = 0;
+  std::shared_ptr<Mapping> joined_masks;       // of boxes
+  std::vector<const uint8_t*> masks_of_boxes;  // of each picture
+  uint64_t slot = 0, mask_slot = 0;            // 0: none
   std::shared_ptr<GivenBack> given_back;
 
   ~Held() {
@@ -95,6 +97,7 @@ struct Held {
     if (given_back == nullptr || given_back->forks != forks()) return;
     const std::lock_guard lock(given_back->mutex);
     given_back->numbers.push_back(slot);
+    if (mask_slot != 0) given_back->numbers.push_back(mask_slot);
   }
 };
 
@@ -109,11 +112,14 @@ struct SharedLoader::Impl {
         places(Order(options.order, dataset.size(), 0).size()),
         most_bytes(most_slot_bytes(options, dataset)),
         at{.seed = options.order.seed, .order = hash_of(options.order, dataset.size())} {}
-  ~Impl() {
-    if (file >= 0) ::close(file);
-  }
+  ~Impl() { close_files(); }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
+
+  void close_files() {
+    for (const int file : files) ::close(file);
+    files.clear();
+  }
 
   // The other process has ended, or says what nobody understands.
   [[noreturn]] void fail(std::string_view how) {
@@ -148,7 +154,7 @@ struct SharedLoader::Impl {
   // Reads on where an interrupt left off.
   void fill(std::span<std::byte> bytes) {
     while (filled < bytes.size()) {
-      const int64_t got = wire.receive(bytes.subspan(filled), &file);
+      const int64_t got = wire.receive(bytes.subspan(filled), &files);
       if (got < 0) fail("has ended");
       filled += static_cast<size_t>(got);
       if (got > 0) continue;
@@ -215,36 +221,68 @@ struct SharedLoader::Impl {
     held->slot = reply.slot;
     held->given_back = given_back;
     if (reply.slot_bytes > most_bytes) fail("sent a batch that is larger than any of this loader");
-    if (reply.brings_slot != 0) {
-      if (file < 0) {
-        fail("sent a batch whose memory did not arrive: this process has too many open files");
-      }
-      try {
-        slots[reply.slot] = std::make_shared<Mapping>(file, reply.slot_bytes);
-      } catch (const Unsupported& e) {
-        fail(fmt::format("sent a batch for which there is no memory: {}", e.what()));
-      }
-      ::close(std::exchange(file, -1));
+    held->memory = memory_of(reply.slot, reply.slot_bytes, (reply.brings & kBringsSlot) != 0);
+    if (!fits_slot(reply, dtype_bytes(options.dtype), dtype_bytes(options.mask_dtype))) {
+      fail("sent a batch that lies beside its memory");
     }
-    const auto found = slots.find(reply.slot);
-    if (found == slots.end() || found->second->bytes() != reply.slot_bytes ||
-        !fits_slot(reply, dtype_bytes(options.dtype), dtype_bytes(options.mask_dtype))) {
-      fail("sent a batch in memory that it had not sent");
+    if (reply.mask_bytes > 0) {
+      if (!options.masks_of_boxes ||
+          reply.mask_bytes != mask_slot_bytes(reply.boxes * reply.height * reply.width)) {
+        fail("sent masks of other boxes");
+      }
+      held->joined_masks =
+          memory_of(reply.mask_slot, reply.mask_bytes, (reply.brings & kBringsMasks) != 0);
+      held->mask_slot = reply.mask_slot;
+    } else if (options.masks_of_boxes && reply.boxes != 0) {
+      fail("sent boxes without their masks");
     }
+    close_files();
     if (reply.boxes >= 0) {
       std::vector<int64_t> starts(static_cast<size_t>(reply.count) + 1);
       std::memcpy(starts.data(), held->rows.data() + r.starts, 8 * starts.size());
       if (starts.front() != 0 || starts.back() != reply.boxes || !std::ranges::is_sorted(starts)) {
         fail("sent boxes of no pictures");
       }
+      if (options.masks_of_boxes) set_masks(*held, starts);
     }
     const auto real = std::span(held->rows).subspan(static_cast<size_t>(r.real));
     if (!std::ranges::all_of(real.first(static_cast<size_t>(reply.count)),
                              [](std::byte b) { return b <= std::byte{1}; })) {
       fail("sent what is neither real nor padding");
     }
-    held->memory = found->second;
     return held;
+  }
+
+  // A slot of the other process, which may come with the reply.
+  std::shared_ptr<Mapping> memory_of(uint64_t number, int64_t bytes, bool brought) {
+    if (brought) {
+      if (files.empty()) {
+        fail("sent a batch whose memory did not arrive: this process has too many open files");
+      }
+      try {
+        slots[number] = std::make_shared<Mapping>(files.front(), bytes);
+      } catch (const Unsupported& e) {
+        fail(fmt::format("sent a batch for which there is no memory: {}", e.what()));
+      }
+      ::close(files.front());
+      files.erase(files.begin());
+    }
+    const auto found = slots.find(number);
+    if (found == slots.end() || found->second->bytes() != bytes) {
+      fail("sent a batch in memory that it had not sent");
+    }
+    return found->second;
+  }
+
+  void set_masks(Held& held, std::span<const int64_t> starts) const {
+    static constexpr uint8_t kNothing = 0;
+    const auto* const first = held.joined_masks == nullptr
+                                  ? &kNothing
+                                  : reinterpret_cast<const uint8_t*>(held.joined_masks->data());
+    for (const int64_t start : starts.first(starts.size() - 1)) {
+      held.masks_of_boxes.push_back(
+          held.joined_masks == nullptr ? first : first + start * reply.height * reply.width);
+    }
   }
 
   Batch batch(const std::shared_ptr<Held>& held) const {
@@ -258,29 +296,30 @@ struct SharedLoader::Impl {
       return reinterpret_cast<const float*>(row + begin);
     };
     const bool boxes = reply.boxes >= 0;
-    return {.data = data,
-            .dtype = options.dtype,
-            .layout = options.layout,
-            .count = reply.count,
-            .height = reply.height,
-            .width = reply.width,
-            .labels = numbers(r.labels),
-            .real = reinterpret_cast<const bool*>(row + r.real),
-            .samples = numbers(r.samples),
-            .targets = reply.targets_at < 0
-                           ? nullptr
-                           : reinterpret_cast<const float*>(data + reply.targets_at),
-            .classes = reply.classes,
-            .boxes = boxes ? floats(r.boxes) : nullptr,
-            .box_labels = boxes ? numbers(r.box_labels) : nullptr,
-            .box_areas = boxes ? floats(r.areas) : nullptr,
-            .box_starts = boxes ? numbers(r.starts) : nullptr,
-            .image_ids = boxes ? numbers(r.image_ids) : nullptr,
-            .masks = reply.masks_at < 0 ? nullptr : data + reply.masks_at,
-            .mask_dtype = options.mask_dtype,
-            .epoch = reply.epoch,
-            .number = reply.number,
-            .hold = held};
+    return {
+        .data = data,
+        .dtype = options.dtype,
+        .layout = options.layout,
+        .count = reply.count,
+        .height = reply.height,
+        .width = reply.width,
+        .labels = numbers(r.labels),
+        .real = reinterpret_cast<const bool*>(row + r.real),
+        .samples = numbers(r.samples),
+        .targets = reply.targets_at < 0 ? nullptr
+                                        : reinterpret_cast<const float*>(data + reply.targets_at),
+        .classes = reply.classes,
+        .boxes = boxes ? floats(r.boxes) : nullptr,
+        .box_labels = boxes ? numbers(r.box_labels) : nullptr,
+        .box_areas = boxes ? floats(r.areas) : nullptr,
+        .box_starts = boxes ? numbers(r.starts) : nullptr,
+        .image_ids = boxes ? numbers(r.image_ids) : nullptr,
+        .masks_of_boxes = boxes && options.masks_of_boxes ? held->masks_of_boxes.data() : nullptr,
+        .masks = reply.masks_at < 0 ? nullptr : data + reply.masks_at,
+        .mask_dtype = options.mask_dtype,
+        .epoch = reply.epoch,
+        .number = reply.number,
+        .hold = held};
   }
 
   const Dataset dataset;
@@ -299,7 +338,7 @@ struct SharedLoader::Impl {
   std::vector<std::byte> rows;  // behind it
   size_t filled = 0;            // bytes of the part that is read
   bool has_head = false;
-  int file = -1;  // came with it
+  std::vector<int> files;  // came with it
   std::string broken;
 
   mutable std::mutex mutex;

@@ -138,15 +138,17 @@ class AnyEnd {
       msghdr message{};
       message.msg_iov = &part;
       message.msg_iovlen = 1;
-      alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+      alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))];
       message.msg_control = control;
       message.msg_controllen = sizeof control;
       const ssize_t got = ::recvmsg(ends_[0], &message, MSG_CMSG_CLOEXEC);
       if (got <= 0) return false;
       if (const cmsghdr* const header = CMSG_FIRSTHDR(&message)) {
-        int file;
-        std::memcpy(&file, CMSG_DATA(header), sizeof file);
-        ::close(file);
+        for (size_t at = CMSG_LEN(0); at + sizeof(int) <= header->cmsg_len; at += sizeof(int)) {
+          int file;
+          std::memcpy(&file, reinterpret_cast<const char*>(header) + at, sizeof file);
+          ::close(file);
+        }
       }
       bytes = bytes.subspan(static_cast<size_t>(got));
     }
@@ -203,6 +205,7 @@ inline LoaderOptions script_options(uint8_t parts) {
   o.masks = (parts & 2) != 0;
   if ((parts & 4) != 0) o.dtype = DType::kUInt8;
   if ((parts & 8) != 0) o.mask_dtype = DType::kInt64;
+  o.masks_of_boxes = o.boxes && (parts & 16) != 0;
   if (parts % 16 == 0) {
     o.transforms = media::operators::parse_operators("mixup(0.4)");
     o.classes = 9;
@@ -265,7 +268,8 @@ class ScriptedServer {
     const Shape& shape = options_.phases[0].shape;
     const int64_t classes = target_classes(options_, data_.get());
     const SlotLayout layout = slot_layout(options_, shape, classes, shape.batch);
-    return {.brings_slot = 1,
+    const int64_t things = options_.masks_of_boxes ? 3 * shape.height * shape.width : 0;
+    return {.brings = kBringsSlot | (things > 0 ? kBringsMasks : 0),
             .position = {.place = 2},
             .slot = ++slot_,
             .slot_bytes = slot_bytes(layout.bytes),
@@ -275,7 +279,9 @@ class ScriptedServer {
             .classes = classes,
             .masks_at = options_.masks ? layout.masks : -1,
             .targets_at = classes > 0 ? layout.targets : -1,
-            .boxes = options_.boxes ? 3 : -1};
+            .boxes = options_.boxes ? 3 : -1,
+            .mask_slot = things > 0 ? (uint64_t{1} << 63) + slot_ : 0,
+            .mask_bytes = things > 0 ? mask_slot_bytes(things) : 0};
   }
 
   // Numbers of it by their place, which need not begin at one.
@@ -305,10 +311,14 @@ class ScriptedServer {
                     std::min(text.size(), bytes.size() - at));
     }
     std::vector<int> files;
-    if (memory_ != Memory::kNone && reply.brings_slot != 0) {
+    if (memory_ != Memory::kNone && reply.brings != 0) {
       const int64_t size = std::clamp<int64_t>(reply.slot_bytes, 1, 1 << 20);
       files.push_back(memory_of(memory_, size));
-      if (memory_ == Memory::kTwo) files.push_back(memory_of(memory_, size));
+      if ((reply.brings & kBringsMasks) != 0) {
+        files.push_back(memory_of(memory_, std::clamp<int64_t>(reply.mask_bytes, 1, 1 << 20)));
+      } else if (memory_ == Memory::kTwo) {
+        files.push_back(memory_of(memory_, size));
+      }
     }
     end_.say(bytes, files);
   }
@@ -375,6 +385,9 @@ class ScriptedServer {
     all(b.boxes, 16 * boxes);
     all(b.box_areas, 4 * boxes);
     all(b.box_labels, 8 * boxes);
+    for (int64_t i = 0; b.masks_of_boxes != nullptr && i < b.count; ++i) {
+      all(b.masks_of_boxes[i], (b.box_starts[i + 1] - b.box_starts[i]) * b.height * b.width);
+    }
   }
 
   ShareScript& script_;
@@ -473,6 +486,7 @@ class ScriptedRank {
     if (reply.answer == Answer::kError) ++findings_.errors;
     if (reply.answer != Answer::kBatch) return;
     given_back_.push_back(reply.slot);
+    if (reply.mask_bytes > 0) given_back_.push_back(reply.mask_slot);
     ++findings_.batches;
   }
 

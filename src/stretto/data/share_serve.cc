@@ -33,6 +33,7 @@ class Session {
   ~Session() {
     // The other end may still hold batches: no others may come into their memory.
     loader_.impl().pool->close();
+    if (const auto& masks = loader_.impl().mask_pool) masks->close();
   }
 
   void run() {
@@ -97,7 +98,11 @@ class Session {
   // Of those that the other end knows.
   std::vector<uint64_t> gone_slots() {
     std::vector<uint64_t> gone;
-    const std::vector<uint64_t> numbers = loader_.impl().pool->numbers();
+    std::vector<uint64_t> numbers = loader_.impl().pool->numbers();
+    if (const auto& pool = loader_.impl().mask_pool) {  // its numbers are larger
+      const std::vector<uint64_t> more = pool->numbers();
+      numbers.insert(numbers.end(), more.begin(), more.end());
+    }
     for (const uint64_t number : known_) {
       if (!std::ranges::binary_search(numbers, number)) gone.push_back(number);
     }
@@ -108,13 +113,20 @@ class Session {
   void send(Reply& reply, const std::optional<Batch>& batch, const ErrorText& error) {
     const std::vector<uint64_t> gone = gone_slots();
     reply.gone = std::ssize(gone);
-    int file = -1;
+    std::vector<int> files;
+    std::vector<std::shared_ptr<Slot>> brought;
     if (batch) {
       const auto slot = std::static_pointer_cast<Slot>(batch->hold);
       describe(*batch, *slot, reply);
-      if (known_.insert(slot->number).second) file = slot->file;
-      reply.brings_slot = file >= 0;
-      held_.emplace(slot->number, slot);
+      const auto give = [&](const std::shared_ptr<Slot>& given, uint32_t brings) {
+        held_.emplace(given->number, given);
+        if (!known_.insert(given->number).second) return;
+        reply.brings |= brings;
+        files.push_back(given->file);
+        brought.push_back(given);
+      };
+      give(slot, kBringsSlot);
+      if (slot->joined_masks != nullptr) give(slot->joined_masks, kBringsMasks);
     }
     const ReplyRows rows = reply_rows(reply);
     std::vector<std::byte> behind(static_cast<size_t>(rows.bytes));
@@ -136,9 +148,9 @@ class Session {
         put(rows.areas, batch->box_areas, 4 * reply.boxes);
       }
     }
-    if (!wire_.send(bytes_of(reply), behind, file)) throw Gone();
+    if (!wire_.send(bytes_of(reply), behind, files)) throw Gone();
     // One descriptor for each batch that a rank keeps would use up those of all ranks.
-    if (file >= 0) held_.at(reply.slot)->close_file();
+    for (const std::shared_ptr<Slot>& slot : brought) slot->close_file();
   }
 
   static void describe(const Batch& batch, const Slot& slot, Reply& reply) {
@@ -156,6 +168,9 @@ class Session {
     reply.epoch = batch.epoch;
     reply.number = batch.number;
     reply.boxes = batch.boxes == nullptr ? -1 : batch.box_starts[batch.count];
+    if (slot.joined_masks == nullptr) return;
+    reply.mask_slot = slot.joined_masks->number;
+    reply.mask_bytes = slot.joined_masks->bytes;
   }
 
   Loader& loader_;

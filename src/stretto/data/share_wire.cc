@@ -69,6 +69,11 @@ bool plausible(const Reply& r) {
       r.count * r.height * r.width > kMostElements || !within(r.classes, 0, 1 << 24)) {
     return false;
   }
+  const int64_t each = r.height * r.width;
+  if (!within(r.mask_bytes, 0, kMostElements) ||
+      (r.mask_bytes > 0 && !within(r.boxes, 1, r.mask_bytes / each))) {
+    return false;
+  }
   return within(r.masks_at, -1, r.slot_bytes) && within(r.targets_at, -1, r.slot_bytes);
 }
 
@@ -128,22 +133,23 @@ bool Wire::gone() const {
   return ::poll(of, process_ >= 0 ? 2 : 1, 0) > 0;
 }
 
-bool Wire::send(std::span<const std::byte> head, std::span<const std::byte> rest, int file) const {
+bool Wire::send(std::span<const std::byte> head, std::span<const std::byte> rest,
+                std::span<const int> files) const {
   while (!head.empty() || !rest.empty()) {
     iovec parts[2] = {{const_cast<std::byte*>(head.data()), head.size()},
                       {const_cast<std::byte*>(rest.data()), rest.size()}};
     msghdr message{};
     message.msg_iov = parts;
     message.msg_iovlen = 2;
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-    if (file >= 0) {
+    alignas(cmsghdr) char control[CMSG_SPACE(kMostFiles * sizeof(int))] = {};
+    if (!files.empty()) {
       message.msg_control = control;
-      message.msg_controllen = sizeof control;
+      message.msg_controllen = CMSG_SPACE(files.size_bytes());
       cmsghdr* const header = CMSG_FIRSTHDR(&message);
       header->cmsg_level = SOL_SOCKET;
       header->cmsg_type = SCM_RIGHTS;
-      header->cmsg_len = CMSG_LEN(sizeof(int));
-      std::memcpy(CMSG_DATA(header), &file, sizeof(int));
+      header->cmsg_len = CMSG_LEN(files.size_bytes());
+      std::memcpy(CMSG_DATA(header), files.data(), files.size_bytes());
     }
     const ssize_t sent = ::sendmsg(socket_, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && errno == EINTR) continue;
@@ -157,7 +163,7 @@ bool Wire::send(std::span<const std::byte> head, std::span<const std::byte> rest
       continue;
     }
     if (sent < 0) return false;
-    file = -1;  // it went with the first byte
+    files = {};  // they went with the first byte
     const size_t of_head = std::min(static_cast<size_t>(sent), head.size());
     head = head.subspan(of_head);
     rest = rest.subspan(static_cast<size_t>(sent) - of_head);
@@ -165,26 +171,30 @@ bool Wire::send(std::span<const std::byte> head, std::span<const std::byte> rest
   return true;
 }
 
-int64_t Wire::receive(std::span<std::byte> bytes, int* file) const {
+int64_t Wire::receive(std::span<std::byte> bytes, std::vector<int>* files) const {
   iovec part{bytes.data(), bytes.size()};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  if (file != nullptr) {
+  alignas(cmsghdr) char control[CMSG_SPACE(kMostFiles * sizeof(int))] = {};
+  if (files != nullptr) {
     message.msg_control = control;
     message.msg_controllen = sizeof control;
   }
   const ssize_t got = ::recvmsg(socket_, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -1;
   if (got == 0) return -1;
-  if (file != nullptr) {
+  if (files != nullptr) {
     const cmsghdr* const header = CMSG_FIRSTHDR(&message);
     if (header != nullptr && header->cmsg_type == SCM_RIGHTS) {
-      // Two find room where one has to be aligned.
       for (size_t at = CMSG_LEN(0); at + sizeof(int) <= header->cmsg_len; at += sizeof(int)) {
-        if (*file >= 0) ::close(*file);
-        std::memcpy(file, reinterpret_cast<const char*>(header) + at, sizeof(int));
+        int file;
+        std::memcpy(&file, reinterpret_cast<const char*>(header) + at, sizeof(int));
+        if (files->size() < kMostFiles) {
+          files->push_back(file);
+        } else {
+          ::close(file);
+        }
       }
     }
   }

@@ -28,12 +28,13 @@ static_assert(std::has_unique_object_representations_v<Request>);
 enum class Answer : uint32_t { kBatch, kEnd, kLoaded, kError };
 enum class ErrorKind : uint32_t { kInvalid, kUnsupported, kFormat, kMemory, kOther };
 
-// Behind it come what share_rows() lists. With the first byte comes the memfd of a slot that the
+// Behind it come what share_rows() lists. With the first byte come the memfds of slots that the
 // other end does not know yet.
+inline constexpr uint32_t kBringsSlot = 1, kBringsMasks = 2;
 struct Reply {
   Answer answer = Answer::kBatch;
-  uint32_t brings_slot = 0;
-  Position position;  // behind what this reply gives
+  uint32_t brings = 0;  // kBringsSlot and kBringsMasks: whose memory comes along, in this order
+  Position position;    // behind what this reply gives
   // kBatch.
   uint64_t slot = 0;
   int64_t slot_bytes = 0;
@@ -47,6 +48,9 @@ struct Reply {
   int32_t code = 0;
   int64_t offset = -1;
   int64_t file_bytes = 0, problem_bytes = 0;
+  // kBatch: the slot with the masks of all boxes, one behind the other; no bytes: there are none.
+  uint64_t mask_slot = 0;
+  int64_t mask_bytes = 0;
 };
 static_assert(std::has_unique_object_representations_v<Reply>);
 
@@ -86,11 +90,14 @@ class Wire {
   bool wait(int timeout_ms) const;
   // Whether the other end is closed or its process has ended. Bytes may be left to read.
   bool gone() const;
-  // Sends all of it; `file`: a descriptor that goes along, or -1. False: the other end is gone.
-  bool send(std::span<const std::byte> head, std::span<const std::byte> rest, int file = -1) const;
-  // What is there, up to bytes.size(). 0: nothing now. -1: the other end is closed. A descriptor
-  // that comes along is stored in `file`, whose one before is closed; without `file` none is taken.
-  int64_t receive(std::span<std::byte> bytes, int* file = nullptr) const;
+  static constexpr size_t kMostFiles = 2;
+  // Sends all of it; `files`: up to kMostFiles descriptors go along. False: the other end is gone.
+  bool send(std::span<const std::byte> head, std::span<const std::byte> rest,
+            std::span<const int> files = {}) const;
+  // What is there, up to bytes.size(). 0: nothing now. -1: the other end is closed. Descriptors
+  // that come along are put behind those in `files`; more than kMostFiles are closed, and without
+  // `files` none is taken.
+  int64_t receive(std::span<std::byte> bytes, std::vector<int>* files = nullptr) const;
 
  private:
   const int socket_, process_;

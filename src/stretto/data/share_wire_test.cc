@@ -25,7 +25,7 @@ class ByHand {
 
   // A batch of one picture, alone in its slot.
   static Reply batch(uint64_t slot) {
-    return {.brings_slot = 1,
+    return {.brings = kBringsSlot,
             .position = {.seed = 17, .place = 4},
             .slot = slot,
             .slot_bytes = 4096,
@@ -39,7 +39,9 @@ class ByHand {
         with_memory ? ::memfd_create("stretto batch", MFD_CLOEXEC | MFD_ALLOW_SEALING) : -1;
     if (file >= 0) STRETTO_CHECK(::ftruncate(file, reply.slot_bytes) == 0, "ftruncate");
     if (file >= 0) STRETTO_CHECK(::fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK) == 0, "fcntl");
-    STRETTO_CHECK(wire_->send(std::as_bytes(std::span(&reply, 1)), rows, file), "send");
+    STRETTO_CHECK(
+        wire_->send(std::as_bytes(std::span(&reply, 1)), rows, std::span(&file, file >= 0 ? 1 : 0)),
+        "send");
     if (file >= 0) ::close(file);
   }
   // How many batches the next request gives back.
@@ -116,17 +118,17 @@ TEST(Share, BatchesThatLieBesideTheirMemoryAreRefused) {
   Reply reply = ByHand::batch(1);
   EXPECT_EQ(refused(reply), "");
   reply.masks_at = 4096 - 3;
-  EXPECT_TRUE(says(refused(reply), "had not sent"));
+  EXPECT_TRUE(says(refused(reply), "lies beside its memory"));
   reply.masks_at = 4096 - 4;
   EXPECT_EQ(refused(reply), "");
   reply.targets_at = 4096 - 8;
   reply.classes = 3;
-  EXPECT_TRUE(says(refused(reply), "had not sent"));
+  EXPECT_TRUE(says(refused(reply), "lies beside its memory"));
   reply.classes = 2;
   EXPECT_EQ(refused(reply), "");
   reply.height = 40;
   reply.width = 40;
-  EXPECT_TRUE(says(refused(reply), "had not sent"));
+  EXPECT_TRUE(says(refused(reply), "lies beside its memory"));
   reply = ByHand::batch(1);
   reply.boxes = 0;
   EXPECT_EQ(refused(reply), "");

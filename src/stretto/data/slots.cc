@@ -1,6 +1,7 @@
 #include "stretto/data/slots.h"
 
 #include <algorithm>
+#include <bit>
 
 #if defined(__linux__)
 #include <fcntl.h>
@@ -55,6 +56,12 @@ std::byte* shared_memory(int64_t, int&) {
 int64_t slot_bytes(int64_t wanted) {
   const int64_t align = slot_alignment(wanted);
   return std::max<int64_t>(1, (wanted + align - 1) / align) * align;
+}
+
+int64_t mask_slot_bytes(int64_t wanted) {
+  constexpr int64_t kLeast = int64_t{1} << 20;
+  return slot_bytes(
+      static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(wanted, kLeast)))));
 }
 
 Slot::Slot(int64_t wanted, int64_t n, BatchMemory memory)
@@ -125,9 +132,26 @@ void Slot::join_boxes() {
   for (const MaskMemory& masks : masks_of_boxes) columns.masks.push_back(masks.data());
 }
 
-SlotPool::SlotPool(size_t keep, BatchMemory memory)
-    : forks_(forks()), memory_(memory), keep_(keep) {
+SlotPool::SlotPool(size_t keep, BatchMemory memory, std::function<void()> on_free, uint64_t first)
+    : forks_(forks()),
+      memory_(memory),
+      on_free_(std::move(on_free)),
+      keep_(keep),
+      most_(keep),
+      next_number_(first) {
   free_.reserve(keep);
+}
+
+bool SlotPool::has_room() const {
+  const std::lock_guard lock(mutex_);
+  const bool room = !free_.empty() || numbers_.size() < most_;
+  awaited_ = awaited_ || !room;
+  return room;
+}
+
+void SlotPool::grow() {
+  const std::lock_guard lock(mutex_);
+  most_ = numbers_.size() + 1;
 }
 
 std::shared_ptr<Slot> SlotPool::take(int64_t bytes, int64_t count) {
@@ -159,16 +183,22 @@ void SlotPool::give_back(Slot* slot) {
   // The lock may have been held when the process forked. The child's copy of the memory is left.
   if (forks_ != forks()) return;
   std::unique_ptr<Slot> owned(slot);
-  const std::lock_guard lock(mutex_);
-  if (free_.size() < keep_) {
-    free_.push_back(std::move(owned));
-  } else {
-    forget(*owned);
+  bool awaited = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (free_.size() < keep_) {
+      free_.push_back(std::move(owned));
+    } else {
+      forget(*owned);
+    }
+    awaited = std::exchange(awaited_, false) && keep_ > 0;
   }
+  if (awaited && on_free_) on_free_();
 }
 
 void SlotPool::forget(const Slot& slot) {
   std::erase(numbers_, slot.number);  // there are a few
+  most_ = std::max(keep_, numbers_.size());
 }
 
 std::vector<uint64_t> SlotPool::numbers() const {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -27,6 +28,8 @@ struct BoxColumns {
 
 // How many bytes a slot has for so many.
 int64_t slot_bytes(int64_t wanted);
+// Likewise of one for masks of boxes, of which every batch has others: it fits most of them.
+int64_t mask_slot_bytes(int64_t wanted);
 
 // Room for a batch: elements, labels, samples, and which are real.
 struct Slot {
@@ -48,6 +51,8 @@ struct Slot {
   std::vector<std::vector<PlacedBox>> placed;
   std::vector<int64_t> image_ids;
   std::vector<MaskMemory> masks_of_boxes;  // likewise
+  // With kShared, those of all pictures one behind the other, for other processes; nullptr: no box.
+  std::shared_ptr<Slot> joined_masks;
   BoxColumns columns;
 
   // For whoever has sent the memfd, so that batches which are held use up no descriptors.
@@ -59,9 +64,17 @@ struct Slot {
 // Outlives its loader as long as a batch is held.
 class SlotPool : public std::enable_shared_from_this<SlotPool> {
  public:
-  // So many free slots are kept, the others are freed.
-  explicit SlotPool(size_t keep, BatchMemory memory = BatchMemory::kOwn);
+  // So many free slots are kept, the others are freed. `on_free` is called from any thread, without
+  // locks, when one came back after has_room() was false.
+  // Slots are numbered from `first` on.
+  explicit SlotPool(size_t keep, BatchMemory memory = BatchMemory::kOwn,
+                    std::function<void()> on_free = {}, uint64_t first = 1);
 
+  // Whether a slot is free, or fewer than `keep` and those of grow() are in use. Memory for another
+  // one takes a while until it is there, longer than to wait for one that is about to come back.
+  bool has_room() const;
+  // One more: the caller holds what was thought to come back.
+  void grow();
   // A free slot that fits, else a new one. With its last copy it comes back here, from any thread.
   std::shared_ptr<Slot> take(int64_t bytes, int64_t count);
   // Frees what is free, and from now on what comes back.
@@ -75,9 +88,11 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
 
   const uint64_t forks_;
   const BatchMemory memory_;
+  const std::function<void()> on_free_;
   mutable std::mutex mutex_;
-  size_t keep_;
-  uint64_t next_number_ = 1;
+  size_t keep_, most_;            // `most_`: in use, where has_room() is asked
+  mutable bool awaited_ = false;  // has_room() was false since the last one came back
+  uint64_t next_number_;
   std::vector<uint64_t> numbers_;
   std::vector<std::unique_ptr<Slot>> free_;
 };

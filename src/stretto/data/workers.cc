@@ -1,6 +1,7 @@
 // The threads' side of a loader.
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <iterator>
@@ -28,6 +29,9 @@ namespace {
 constexpr int64_t kReadAhead = 32, kFirstAhead = 4;
 
 constexpr size_t kSkippedNames = 100;
+
+// How often threads look whether a batch came back, besides being told.
+constexpr auto kRoomPeriod = std::chrono::milliseconds(10);
 
 // On Linux both calls are of this thread alone. They are wishes: where they are refused, nothing
 // but timing differs.
@@ -187,7 +191,11 @@ bool LoaderTeam::take_work(Counters& mine, Work& work) {
     Loader::Impl* const loader = neediest();
     if (loader == nullptr) {
       const double begin = now_s();
-      work_changed.wait(lock);
+      if (awaits_room()) {
+        work_changed.wait_for(lock, kRoomPeriod);
+      } else {
+        work_changed.wait(lock);
+      }
       Counters::add(mine.idle_seconds, now_s() - begin);
       continue;
     }
@@ -205,6 +213,10 @@ void LoaderTeam::leave(Work& work) {
   if (work.loader == nullptr) return;
   if (--work.loader->inside == 0) left.notify_all();
   work.loader = nullptr;
+}
+
+bool LoaderTeam::awaits_room() const {
+  return std::ranges::any_of(loaders, [](const Loader::Impl* l) { return l->wants_job(); });
 }
 
 Loader::Impl* LoaderTeam::neediest() const {
@@ -233,8 +245,7 @@ std::shared_ptr<Job> Loader::Impl::open_job() const {
 }
 
 bool Loader::Impl::wants_work() const {
-  if (static_cast<int64_t>(jobs.size()) < options.ahead && no_slot == nullptr) return true;
-  return open_job() != nullptr;
+  return open_job() != nullptr || (wants_job() && pool->has_room());
 }
 
 int64_t Loader::Impl::abandon(Job& job) {
@@ -243,10 +254,38 @@ int64_t Loader::Impl::abandon(Job& job) {
 }
 
 void Loader::Impl::finish(Job& job, int64_t samples) {
+  if (mask_pool != nullptr && job.apart.fetch_sub(samples, std::memory_order_acq_rel) == samples) {
+    join_masks(job);
+  }
   if (job.left.fetch_sub(samples, std::memory_order_acq_rel) != samples) return;
   // next() looks at `left` with the lock held, and then sleeps.
   { const std::lock_guard lock(mutex); }
   batch_ready.notify_all();
+}
+
+void Loader::Impl::join_masks(Job& job) noexcept {
+  Slot& slot = *job.slot;
+  slot.joined_masks.reset();
+  {
+    const std::lock_guard lock(job.mutex);
+    if (job.error != nullptr) return;  // what some of its samples have is of another batch
+  }
+  try {
+    const int64_t each = job.plan.shape->height * job.plan.shape->width;
+    int64_t boxes = 0;
+    for (const auto& placed : slot.placed) boxes += std::ssize(placed);
+    if (boxes == 0) return;
+    slot.joined_masks = mask_pool->take(mask_slot_bytes(boxes * each), 0);
+    std::byte* to = slot.joined_masks->data;
+    for (size_t i = 0; i < slot.placed.size(); ++i) {
+      const auto bytes = static_cast<size_t>(std::ssize(slot.placed[i]) * each);
+      if (bytes > 0) std::memcpy(to, slot.masks_of_boxes[i].data(), bytes);
+      to += bytes;
+    }
+  } catch (...) {  // there is no memory for them
+    const std::lock_guard lock(job.mutex);
+    if (job.error == nullptr) job.error = std::current_exception();
+  }
 }
 
 void Loader::Impl::make_job() {
@@ -255,6 +294,7 @@ void Loader::Impl::make_job() {
   job->next_epoch = following = plan_at((planned.epoch + 1) % kEpochs, 0, &following);
   job->since_jump = since_jump;
   job->left.store(planned.cut.batch, std::memory_order_relaxed);
+  job->apart.store(planned.cut.batch, std::memory_order_relaxed);
   const int64_t count = planned.cut.batch;
   try {
     job->slot = pool->take(slot_layout(options, *planned.shape, classes, count).bytes, count);
