@@ -5,7 +5,7 @@ Runtime.
   python -m bench.architectures --run all --batch 1,4 --json found.json
   python -m bench.architectures --run convnet,llama --by module --steps check
   python -m bench.architectures --run all --steps time --json found.json
-  python -m bench.architectures --run resnet18,gpt2 --peers inductor
+  python -m bench.architectures --run resnet18,gpt2 --peers inductor --tuning quick
 
 bench/README.md says what the columns mean.
 """
@@ -24,7 +24,7 @@ from bench.architectures import table
 
 STEPS = ("check", "time")
 WAYS = ("module", "onnx", "classic")
-PEERS = ("onnxruntime", "inductor")
+PEERS = ("onnxruntime", "inductor", "max-autotune")
 
 
 def arguments() -> argparse.Namespace:
@@ -39,7 +39,8 @@ def arguments() -> argparse.Namespace:
   parser.add_argument("--steps", default="check,time",
                       help="check: optimise and compare; time: run what check left in the folder")
   parser.add_argument("--peers", default="onnxruntime",
-                      help="onnxruntime; inductor: time torch.compile with both backends instead")
+                      help="onnxruntime; inductor: time torch.compile with both backends instead; "
+                           "inductor,max-autotune: also with Inductor's search, which takes long")
   parser.add_argument("--tuning", default="off", choices=["off", "quick"],
                       help="Stretto's search (off)")
   parser.add_argument("--seconds", type=float, default=0.5, help="timed per engine (0.5)")
@@ -56,7 +57,7 @@ def arguments() -> argparse.Namespace:
     args.batches = [int(b) for b in args.batch.split(",")]
     args.ways = _among(args.by, WAYS, "--by")
     args.wanted = _among(args.steps, STEPS, "--steps")
-    args.peer = _among(args.peers, PEERS, "--peers")[0]
+    args.engines = _among(args.peers, PEERS, "--peers")
   except ValueError as error:
     parser.error(str(error))
   if not args.list and not args.rows:
@@ -93,15 +94,16 @@ def main() -> None:
       run(args, row, batch, result)
       chosen.append(result)
       _write(args.json, results)
-  print("\n".join(table.inductor_lines(chosen) if args.peer == "inductor" else
+  print("\n".join(table.inductor_lines(chosen) if "inductor" in args.engines else
                   table.lines(chosen, args.ways)))
 
 
 def run(args: argparse.Namespace, row: architectures.Architecture, batch: int,
         result: dict) -> None:
   """All steps of one model at one batch; each is a process."""
-  if args.peer == "inductor":
+  if "inductor" in args.engines:
     result["inductor"] = started(args, row, batch, "inductor")
+    print(f"{row.name} batch {batch}: {table.times_inductor(result)}", file=sys.stderr, flush=True)
     return
   if "check" in args.wanted:
     found = started(args, row, batch, "check")
@@ -127,7 +129,7 @@ def started(args: argparse.Namespace, row: architectures.Architecture, batch: in
   """What a process of its own prints last; {"failed": why} where it ends otherwise."""
   command = [sys.executable, "-m", "bench.architectures", "--child", step, "--run", row.name,
              "--batch", str(batch), "--by", args.by, "--tuning", args.tuning, "--seconds",
-             str(args.seconds), "--folder", str(args.folder)]
+             str(args.seconds), "--folder", str(args.folder), "--peers", args.peers]
   begin = time.monotonic()
   try:
     done = subprocess.run(command, capture_output=True, text=True, timeout=args.timeout)
@@ -153,7 +155,7 @@ def child(args: argparse.Namespace) -> None:
   else:
     from bench.architectures.inductor import compare
 
-    found = compare(row, batch, args.tuning, args.seconds)
+    found = compare(row, batch, args.tuning, args.seconds, args.engines)
   print(json.dumps(found))
 
 

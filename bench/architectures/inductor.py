@@ -31,7 +31,7 @@ def _separate(module: make.Call) -> make.Call:
   return module
 
 
-def compare(row: Architecture, batch: int, tuning: str, seconds: float) -> dict:
+def compare(row: Architecture, batch: int, tuning: str, seconds: float, peers: list[str]) -> dict:
   """Milliseconds per way, what went wrong, and the seconds of the first call."""
   lacking = make.missing(row)
   if lacking:
@@ -48,9 +48,10 @@ def compare(row: Architecture, batch: int, tuning: str, seconds: float) -> dict:
     "eager": lambda m: m,
     "stretto": lambda m: torch.compile(m, backend=backend, options=options),
     "inductor": torch.compile,
-    "inductor max-autotune": lambda m: torch.compile(m, mode="max-autotune"),
     "stretto.optimize": lambda m: stretto.optimize(m, inputs, **options),
   }
+  if "max-autotune" in peers:
+    ways["inductor max-autotune"] = lambda m: torch.compile(m, mode="max-autotune")
   runs: dict[str, Callable[[], Any]] = {}
   failed: dict[str, str] = {}
   first: dict[str, float] = {}

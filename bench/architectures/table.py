@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from statistics import geometric_mean
 from typing import Any
 
 
@@ -49,18 +50,23 @@ def sums(results: list[dict[str, Any]], ways: list[str]) -> list[str]:
   return out
 
 
+def times_inductor(result: dict[str, Any]) -> str:
+  """Inductor's best time divided by that of Stretto's backend; empty if one is missing."""
+  ms = (result.get("inductor") or {}).get("ms", {})
+  best = [ms[way] for way in ("inductor", "inductor max-autotune") if way in ms]
+  return f"{min(best) / ms['stretto']:.2f}" if best and "stretto" in ms else ""
+
+
 def inductor_lines(results: list[dict[str, Any]]) -> list[str]:
-  """Milliseconds per way, and Inductor's best time divided by that of Stretto's backend."""
+  """Milliseconds per way, and the quotients; then what failed, and the mean of the quotients."""
   ways = ("eager", "inductor", "inductor max-autotune", "stretto", "stretto.optimize")
+  ways = [way for way in ways if any(way in r.get("inductor", {}).get("ms", {}) for r in results)]
   out = [f"| model | batch | {' | '.join(f'{way} ms' for way in ways)} | ratio |",
          "|---|---|" + "---|" * (len(ways) + 1)]
   for r in results:
-    found = r.get("inductor", {})
-    ms = found.get("ms", {})
-    best = [ms[way] for way in ways[1:3] if way in ms]
-    quotient = f"{min(best) / ms['stretto']:.2f}" if best and "stretto" in ms else ""
+    ms = r.get("inductor", {}).get("ms", {})
     cells = [f"{ms[way]:.3f}" if way in ms else "" for way in ways]
-    out.append(f"| {r['name']} | {r['batch']} | {' | '.join(cells)} | {quotient} |")
+    out.append(f"| {r['name']} | {r['batch']} | {' | '.join(cells)} | {times_inductor(r)} |")
   for r in results:
     found = r.get("inductor", {})
     reasons = found.get("failed", {})
@@ -68,4 +74,8 @@ def inductor_lines(results: list[dict[str, Any]]) -> list[str]:
       out.append(f"- {r['name']}, batch {r['batch']}, {way}: {why}")
     if "skipped" in found:
       out.append(f"- {r['name']}: skipped: {found['skipped']}")
+  ratios = [float(text) for r in results if (text := times_inductor(r))]
+  if ratios:
+    out += ["", f"{len(ratios)} compared: geometric mean {geometric_mean(ratios):.2f}, least "
+                f"{min(ratios):.2f}, {sum(x < 0.95 for x in ratios)} below 0.95"]
   return out

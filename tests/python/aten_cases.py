@@ -358,6 +358,28 @@ def _put_apart(x, i):
   return y
 
 
+def transformer_layers():
+  """What nn.TransformerEncoderLayer and nn.MultiheadAttention call in evaluation, batches first."""
+  x, other = reals(2, 5, 8), reals(2, 5, 8)
+  attention = [reals(*s, low=-0.5, high=0.5) for s in ((24, 8), (24,), (8, 8), (8,))]
+  norms = [reals(8) for _ in range(4)]
+  last = [reals(*s, low=-0.5, high=0.5) for s in ((12, 8), (12,), (8, 12), (8,))]
+
+  def attend(q, k, v, *weights):
+    return A._native_multi_head_attention(q, k, v, 8, 2, *weights, None, False)[0]
+
+  def layer(gelu, norm_first):
+    return lambda x, *w: A._transformer_encoder_layer_fwd(x, 8, 2, *w[:4], gelu, norm_first, 1e-5,
+                                                          *w[4:])
+
+  return [
+    ("self attention", lambda x, *w: attend(x, x, x, *w), (x, *attention)),
+    ("attention to others", lambda x, y, *w: attend(x, y, y, *w), (x, other, *attention)),
+    ("encoder layer", layer(True, False), (x, *attention, *norms, *last)),
+    ("encoder layer, norms first", layer(False, True), (x, *attention, *norms, *last)),
+  ]
+
+
 def products():
   m, n, stack = reals(3, 4), reals(4, 5), reals(2, 3, 4)
   q, k, v = reals(2, 4, 5, 8), reals(2, 4, 6, 8), reals(2, 4, 6, 8)
@@ -395,6 +417,7 @@ def products():
      (q, k, v, reals(5, 6))),
     ("attention groups", lambda q, k, v: attend(q, k, v, enable_gqa=True), (q, k[:, :2], v[:, :2])),
     ("attention known mask", lambda q, k, v: attend(q, k, v, attn_mask=mask), (q, k, v)),
+    *transformer_layers(),
   ]
 
 

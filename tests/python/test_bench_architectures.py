@@ -112,9 +112,16 @@ def test_the_table_has_ratios_reasons_and_sums():
 
 
 def test_inductor_rows_say_what_failed():
-  results = [{"name": "a", "batch": 1, "inductor": {
-    "ms": {"eager": 2.0, "inductor": 1.5, "stretto": 1.0},
-    "failed": {"inductor max-autotune": "no compiler"}}}]
+  results = [
+    {"name": "a", "batch": 1, "inductor": {
+      "ms": {"eager": 2.0, "inductor": 1.5, "stretto": 1.0},
+      "failed": {"inductor max-autotune": "no compiler"}}},
+    {"name": "b", "batch": 4, "inductor": {
+      "ms": {"inductor": 3.0, "inductor max-autotune": 1.8, "stretto": 2.0}}},
+    {"name": "c", "batch": 1, "inductor": {"failed": "no result in 300 s"}}]
   text = "\n".join(table.inductor_lines(results))
-  assert "| a | 1 | 2.000 | 1.500 |  | 1.000 |  | 1.50 |" in text
+  assert "| a | 1 | 2.000 | 1.500 |  | 1.000 | 1.50 |" in text
+  assert "| b | 4 |  | 3.000 | 1.800 | 2.000 | 0.90 |" in text
   assert "- a, batch 1, inductor max-autotune: no compiler" in text
+  assert "- c, batch 1, all: no result in 300 s" in text
+  assert "2 compared: geometric mean 1.16, least 0.90, 1 below 0.95" in text

@@ -1,6 +1,7 @@
 """Models whose inputs have open dimensions: any size runs, and weights are packed once."""
 
 import logging
+import re
 import threading
 
 import numpy as np
@@ -212,3 +213,63 @@ def test_many_shapes_and_callers_at_once():
   assert not failures
   for batch, y in results.items():
     assert_close(y, expected(onnx_model, x=images(batch, seed=batch))[0])
+
+
+def residual_network(stages=3):
+  """Convolutions of every usual kind, with strides and a classifier, of open batch and sides."""
+  rng = np.random.default_rng(8)
+  weight = lambda *s: (rng.standard_normal(s) / np.sqrt(np.prod(s[1:]))).astype(np.float32)
+  nodes, weights, channels, last = [], {}, 3, "x"
+
+  def convolve(name, x, c, out, size, stride=1, group=1):
+    weights[name] = weight(out, c // group, size, size)
+    nodes.append(helper.make_node("Conv", [x, name], [f"{name}.c"], name, strides=[stride] * 2,
+                                  pads=[size // 2] * 4, group=group))
+    nodes.append(helper.make_node("Relu", [f"{name}.c"], [f"{name}.y"], f"{name}.relu"))
+    return f"{name}.y"
+
+  last = convolve("stem", last, channels, 32, 7, 2)
+  channels = 32
+  for stage in range(stages):
+    out = channels * 2
+    down = convolve(f"{stage}.down", last, channels, out, 1, 2)
+    y = convolve(f"{stage}.a", last, channels, out, 3, 2)
+    y = convolve(f"{stage}.depthwise", y, out, out, 3, group=out)
+    y = convolve(f"{stage}.b", y, out, out, 3)
+    nodes.append(helper.make_node("Add", [y, down], [f"{stage}"], f"{stage}.add"))
+    last, channels = str(stage), out
+  nodes.append(helper.make_node("GlobalAveragePool", [last], ["mean"], "mean"))
+  nodes.append(helper.make_node("Flatten", ["mean"], ["flat"], "flat"))
+  weights["fc"] = weight(10, channels)
+  nodes.append(helper.make_node("Gemm", ["flat", "fc"], ["y"], "fc", transB=1))
+  return model_of(nodes, [value("x", ["batch", 3, "height", "width"])],
+                  [value("y", ["batch", 10])], weights)
+
+
+def packed_by(caplog, model, *inputs):
+  """How many weights a call packed; None where it made no program."""
+  caplog.clear()
+  with caplog.at_level(logging.INFO, "stretto"):
+    model(*inputs)
+  counts = [int(found[1]) for r in caplog.records
+            if (found := re.search(r"a program for .*, (\d+) weights packed", r.getMessage()))]
+  assert len(counts) <= 1
+  return counts[0] if counts else None
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_new_sizes_inside_a_range_pack_no_weights(caplog, threads):
+  model = stretto.optimize(residual_network(), shapes={"x": "1..8x3x32..160x32..160"},
+                           tuning="off", threads=threads)
+  rng = np.random.default_rng(2)
+  counts = [packed_by(caplog, model, rng.standard_normal((n, 3, h, w)).astype(np.float32))
+            for n, h, w in ((1, 160, 160), (2, 61, 64), (1, 97, 131), (5, 64, 64), (8, 33, 160),
+                            (1, 72, 72), (3, 112, 112), (1, 40, 40))]
+  assert counts == [0] * 8
+
+  model = stretto.optimize(encoder(96), shapes={"x": "1..8x1..256x96"}, tuning="off",
+                           threads=threads)
+  counts = [packed_by(caplog, model, np.ones((n, length, 96), np.float32))
+            for n, length in ((1, 16), (1, 33), (4, 128), (2, 7), (8, 1), (3, 77), (1, 256))]
+  assert counts == [0] * 7
+  assert packed_by(caplog, model, np.ones((3, 77, 96), np.float32)) is None  # it is there already

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from stretto.aten._builder import Builder, Value
 
@@ -70,3 +71,44 @@ def _repeat_heads(b: Builder, x: Value, heads: int) -> Value:
   wide[-3] = times
   x = b.expand(x, wide)
   return b.reshape(x, (*x.shape[:-4], heads, *x.shape[-2:]))
+
+
+def _heads(b: Builder, x: Value, heads: int) -> Value:
+  """[batch, length, width] to [batch, heads, length, width / heads]."""
+  batch, length, width = x.shape
+  return b.transpose(b.reshape(x, (batch, length, heads, width // heads)), [0, 2, 1, 3])
+
+
+def multi_head_attention(b: Builder, query: Value, key: Value, value: Value, width: int, heads: int,
+                         qkv_weight: Value, qkv_bias: Value, weight: Value, bias: Value,
+                         *_: Any) -> list[Value]:
+  """What nn.MultiheadAttention is in evaluation, without a mask; its second result is not made."""
+  parts = [(i * width, (i + 1) * width) for i in range(3)]
+  if query.id == key.id == value.id:
+    joined = linear(b, query, qkv_weight, qkv_bias)
+    projected = [b.slice(joined, 2, *part) for part in parts]
+  else:
+    projected = [linear(b, x, b.slice(qkv_weight, 0, *part), b.slice(qkv_bias, 0, *part))
+                 for x, part in zip((query, key, value), parts)]
+  y = b.transpose(attention(b, *(_heads(b, x, heads) for x in projected)), [0, 2, 1, 3])
+  return [linear(b, b.reshape(y, query.shape), weight, bias)]
+
+
+def encoder_layer(b: Builder, x: Value, width: int, heads: int, qkv_weight: Value, qkv_bias: Value,
+                  weight: Value, bias: Value, gelu: bool, norm_first: bool, epsilon: float,
+                  scale_1: Value, shift_1: Value, scale_2: Value, shift_2: Value,
+                  weight_1: Value, bias_1: Value, weight_2: Value, bias_2: Value,
+                  *_: Any) -> Value:
+  """What nn.TransformerEncoderLayer is in evaluation, without a mask."""
+  def norm(x: Value, scale: Value, shift: Value) -> Value:
+    return b.node("LayerNormalization", x, scale, shift, axis=-1, epsilon=epsilon)
+
+  y = norm(x, scale_1, shift_1) if norm_first else x
+  y = b.node("Add", x, multi_head_attention(b, y, y, y, width, heads, qkv_weight, qkv_bias, weight,
+                                            bias)[0])
+  x = y if norm_first else norm(y, scale_1, shift_1)
+  y = norm(x, scale_2, shift_2) if norm_first else x
+  y = linear(b, y, weight_1, bias_1)
+  y = b.node("Gelu", y, approximate="none") if gelu else b.node("Relu", y)
+  y = b.node("Add", x, linear(b, y, weight_2, bias_2))
+  return y if norm_first else norm(y, scale_2, shift_2)

@@ -44,6 +44,12 @@ KEPT = (
   "upsample_trilinear3d.vec",
 )
 
+# Arguments that have to be absent or false, by their places; otherwise PyTorch runs the operator.
+ABSENT = {
+  "_native_multi_head_attention.default": {9: "mask", 10: "need_weights"},
+  "_transformer_encoder_layer_fwd.default": {18: "mask"},
+}
+
 TABLE: dict[str, Callable[..., Any]] = {
   # Convolutions.
   "conv1d.default": convolution.forward,
@@ -63,6 +69,8 @@ TABLE: dict[str, Callable[..., Any]] = {
   "matmul.default": products.matmul,
   "mm.default": products.matmul,
   "scaled_dot_product_attention.default": products.attention,
+  "_native_multi_head_attention.default": products.multi_head_attention,
+  "_transformer_encoder_layer_fwd.default": products.encoder_layer,
   # Recurrent layers.
   "gru.input": recurrent.recurrent("GRU", linear_before_reset=1),
   "lstm.input": recurrent.lstm,

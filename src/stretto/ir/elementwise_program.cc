@@ -31,6 +31,7 @@ std::string_view row_name(const Node& node) {
   if (op == "Sum") return "Add";
   if (op == "PRelu") return "LeakyRelu";  // whose slope is an input then
   if (op == "Swish") return "Silu";
+  if (op == "Mod" && node.attributes.integer("fmod", 0) != 0) return "Fmod";
   if (op == "Gelu" && node.attributes.text("approximate", "none") == "tanh") return "GeluTanh";
   return op;
 }

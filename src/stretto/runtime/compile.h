@@ -22,8 +22,9 @@ struct CompileOptions {
   std::shared_ptr<const void> packed_owner;
   // Weights of other programs of the model; what is packed here is added. Null: none.
   SharedWeights* shared = nullptr;
-  // Prefer kernels whose weights are there already.
-  bool keep_to_shared = false;
+  // Kernels whose weights are there already are preferred, unless another one is so many times as
+  // fast as the best of them; 0: no kernel is preferred.
+  double worth_packing = 0;
   LowerOptions lower;
 };
 
@@ -47,6 +48,8 @@ struct Compiled {
   // Per instruction, what its kernel's packed weights are made of.
   std::vector<std::vector<Tensor>> packed_from;
   std::vector<OperandBlob> operand_blobs;
+  // How many weights were packed here, because no program of the model and no artefact had them.
+  int packed = 0;
 };
 
 // Compiles an optimised graph for `target`. Selection measures within its budget.

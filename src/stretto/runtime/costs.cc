@@ -12,10 +12,6 @@ namespace {
 // Variants that expect to take longer than this times the step's best are never measured.
 constexpr double kPlausible = 2.5;
 
-// A kernel for another shape whose weights are not packed must be so many times as fast as the best
-// of the others.
-constexpr double kWorthPacking = 2;
-
 // Cost of a variant that a forced kernel cannot do: any other variant is better.
 constexpr double kImpossibleSeconds = 1e3;
 
@@ -62,7 +58,7 @@ Selection NodeSelector::keep_to_shared(Selection selection, const void* problem,
   if (is_packed(selection.row)) return selection;
   const double fastest = family.fits(selection.row, problem).expected;
   int best = -1;
-  double expected = fastest / kWorthPacking;
+  double expected = fastest / options.worth_packing;
   for (int row = 0; row < family.rows; ++row) {
     if (row == family.reference) continue;
     const kernels::Fit fit = family.fits(row, problem);
@@ -70,7 +66,11 @@ Selection NodeSelector::keep_to_shared(Selection selection, const void* problem,
     best = row;
     expected = fit.expected;
   }
-  if (best < 0) return selection;
+  if (best < 0) {  // another layout may have one
+    selection.seconds *= options.worth_packing;
+    selection.estimate *= options.worth_packing;
+    return selection;
+  }
   return {.family = &family,
           .row = best,
           .estimate = estimate_seconds(family, problem, expected),
@@ -81,7 +81,7 @@ Selection NodeSelector::select(const std::string& node, const kernels::Family& f
                                const void* problem, std::span<const Tensor> constants) const {
   const auto forced = options.forced_nodes.find(node);
   if (forced == options.forced_nodes.end()) {
-    if (!options.keep_to_shared || constants.empty()) return selector.select(family, problem);
+    if (options.worth_packing == 0 || constants.empty()) return selector.select(family, problem);
     const auto known = kept_.find(problem);
     if (known != kept_.end()) return known->second;
     return kept_[problem] = keep_to_shared(selector.select(family, problem), problem, constants);

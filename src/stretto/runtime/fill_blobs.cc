@@ -173,6 +173,8 @@ void fill_blobs(Emission& emission, const CompileOptions& options) {
   std::erase_if(jobs, [&](const PackJob& job) {
     return !empty[program.instructions[job.instruction].packed];
   });
+  emission.compiled.packed = static_cast<int>(
+      std::ranges::count_if(jobs, [](const PackJob& job) { return !job.step->constants.empty(); }));
   if (!jobs.empty()) {
     if (options.progress) options.progress("packing weights", 0);
     run_jobs(program, jobs);

@@ -4,7 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "stretto/base/error.h"
@@ -236,6 +239,34 @@ std::string Opening::text(const std::vector<Shape>& shapes) const {
     parts.push_back(fmt::format("{} {}", inputs[i].name, shape_text(shapes[i])));
   }
   return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::optional<std::vector<Shape>> shapes_between(const Opening& opening, int i) {
+  if (takes_past(opening)) return std::nullopt;  // whose lengths depend on each other
+  Sizes sizes;
+  std::vector<Shape> shapes;
+  int dimension = 0;
+  for (const OpenInput& input : opening.inputs) {
+    Shape& shape = shapes.emplace_back();
+    for (const Dimension& d : input.shape) {
+      if (d.most == Dimension::kAny) return std::nullopt;
+      if (d.fixed()) {
+        shape.push_back(d.least);
+        continue;
+      }
+      // Multiples of roots of primes lie evenly between whole numbers, and no two alike.
+      constexpr double kRoots[] = {1.41421356, 1.73205081, 2.23606798, 2.64575131, 3.31662479};
+      const double at = (i + 1) * kRoots[dimension++ % std::size(kRoots)];
+      const auto least = static_cast<double>(std::max<int64_t>(d.least, 1));
+      const double size =
+          least * std::pow(static_cast<double>(d.most) / least, at - std::floor(at));
+      // Some models take multiples of a number only.
+      const int64_t step = i % 2 == 0 ? 1 : std::max<int64_t>(std::gcd(d.least, d.most), 1);
+      const int64_t rounded = std::llround(size / static_cast<double>(step)) * step;
+      shape.push_back(sizes.of(d, std::clamp(rounded, d.least, d.most)));
+    }
+  }
+  return shapes;
 }
 
 std::optional<Opening> find_opening(const std::vector<onnx::DeclaredInput>& declared,

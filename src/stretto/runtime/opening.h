@@ -28,6 +28,11 @@ struct Opening {
 std::optional<Opening> find_opening(const std::vector<onnx::DeclaredInput>& declared,
                                     const std::string& source, const OptimizeOptions& options);
 
+// Shapes between the least and the largest sizes, others for every `i`, evenly in their logarithms,
+// because kernels are chosen by orders of magnitude. A model need not take them. Nothing where a
+// range has no end, or sizes depend on each other.
+std::optional<std::vector<Shape>> shapes_between(const Opening& opening, int i);
+
 // The model with the shapes of `opening`; without one, with what `options` says.
 ImportedModel import_first(onnx::Reader& reader, const std::optional<Opening>& opening,
                            const OptimizeOptions& options);

@@ -284,6 +284,26 @@ std::shared_ptr<runtime::ProgramsByShape> fixed_programs(
                                                     options.lengths);
 }
 
+// Packs what programs for the sizes of a range need, so that a new size packs nothing.
+void make_range_ready(runtime::ProgramsByShape& by_shape, const runtime::Opening& opening,
+                      const kernels::Target& target) {
+  by_shape.program(opening.other, target);
+  if (!by_shape.lengths().empty()) return;
+  constexpr int kMost = 64, kEnough = 12;  // shapes; and how many in a row that pack nothing
+  int useless = 0;
+  for (int i = 0; i < kMost && useless < kEnough; ++i) {
+    const auto shapes = runtime::shapes_between(opening, i);
+    if (!shapes) return;
+    ++useless;
+    try {
+      if (by_shape.pack_for(*shapes, target)) useless = 0;
+    } catch (const InvalidArgument&) {  // the model does not take such a size, as an odd one
+    } catch (const Unsupported&) {
+    }
+  }
+  by_shape.siblings().settle();
+}
+
 Model optimize_straight(const std::shared_ptr<onnx::Reader>& reader,
                         const std::vector<onnx::DeclaredInput>& declared, const std::string& file,
                         const OptimizeOptions& options, Stages& stages) {
@@ -330,9 +350,9 @@ Model optimize_straight(const std::shared_ptr<onnx::Reader>& reader,
                                          return with_lengths(Model(state), by_shape, options, file);
                                        }).state());
   }
-  // A range has two ends: what both need is packed now.
-  if (opening->asked && !by_shape->fixed())
-    by_shape->program(opening->other, state->program->target);
+  if (opening->asked && !by_shape->fixed()) {
+    make_range_ready(*by_shape, *opening, state->program->target);
+  }
   return Model(std::move(state));
 }
 

@@ -86,6 +86,13 @@ void ProgramsByShape::keep(std::shared_ptr<const Program> program) {
   if (programs_.size() > kept()) programs_.erase(programs_.begin());
 }
 
+bool ProgramsByShape::pack_for(std::span<const Shape> shapes, const kernels::Target& target) {
+  check(shapes);
+  const int64_t before = siblings_->weights().bytes();
+  siblings_->compile(import_in_turn(shapes), target, {}, false);
+  return siblings_->weights().bytes() > before;
+}
+
 std::shared_ptr<const Program> ProgramsByShape::program(std::span<const Shape> shapes,
                                                         const kernels::Target& target, int64_t rows,
                                                         passes::Ragged* report) {

@@ -64,6 +64,8 @@ class ProgramsByShape {
   std::shared_ptr<const Program> program(std::span<const Shape> shapes,
                                          const kernels::Target& target, int64_t rows = 0,
                                          passes::Ragged* report = nullptr);
+  // Packs what a program for these shapes needs; true if that was not there yet.
+  bool pack_for(std::span<const Shape> shapes, const kernels::Target& target);
   // Takes in a program made elsewhere.
   void keep(std::shared_ptr<const Program> program);
 

@@ -13,6 +13,17 @@
 #include "stretto/tensor/identity.h"
 
 namespace stretto::runtime {
+namespace {
+
+// How many times as fast as the best of the others a kernel must be whose weights are not packed.
+constexpr double kWorthPacking = 2, kWorthPackingLate = 8;
+
+}  // namespace
+
+void Siblings::settle() {
+  const std::lock_guard lock(mutex_);
+  settled_ = true;
+}
 
 void Siblings::own_constants(ir::Graph& graph) {
   for (ir::Value& value : graph.values) {
@@ -56,20 +67,24 @@ std::shared_ptr<const Program> Siblings::compile(ImportedModel imported,
       {.disabled = making_.disabled, .verify = false, .derived = &derived_, .ragged = ragged});
   const double rewrote = now_s();
   Selector selector({.forced = making_.forced, .known = making_.known});
-  auto program = std::make_shared<Program>(
+  Compiled compiled =
       runtime::compile(graph, target, selector,
-                       {.shared = &weights_, .keep_to_shared = true, .lower = lower})
-          .program);
+                       {.shared = &weights_,
+                        .worth_packing = settled_ ? kWorthPackingLate : kWorthPacking,
+                        .lower = lower});
+  auto program = std::make_shared<Program>(std::move(compiled.program));
   if (ragged != nullptr) program->rows = ragged->rows;
   check_memory(*program);
   if (!tell) return program;
   std::vector<std::string> shapes;
   for (const TensorSpec& input : program->inputs) shapes.push_back(shape_text(input.shape));
-  log_message(LogLevel::kInfo,
-              fmt::format("{}: a program for {}{}: passes {:.1f} ms, compiling {:.1f} ms",
-                          imported.source, fmt::join(shapes, ", "),
-                          ragged == nullptr ? "" : fmt::format(" of {} tokens", ragged->rows),
-                          (rewrote - start) * 1e3, (now_s() - rewrote) * 1e3));
+  log_message(
+      LogLevel::kInfo,
+      fmt::format(
+          "{}: a program for {}{}: passes {:.1f} ms, compiling {:.1f} ms, {} weights packed",
+          imported.source, fmt::join(shapes, ", "),
+          ragged == nullptr ? "" : fmt::format(" of {} tokens", ragged->rows),
+          (rewrote - start) * 1e3, (now_s() - rewrote) * 1e3, compiled.packed));
   return program;
 }
 

@@ -34,6 +34,10 @@ class Siblings {
   void set_making(Making making) { making_ = std::move(making); }
   const Making& making() const { return making_; }
 
+  // Weights for all sizes that will come are packed: from now on kernels that need other ones are
+  // taken only where the others are hopeless.
+  void settle();
+
   // Constants that belong to somebody else become copies. Those of equal content, whose owner may
   // have moved them, become the same copy in all graphs.
   void own_constants(ir::Graph& graph);
@@ -54,6 +58,7 @@ class Siblings {
   passes::Derived derived_;
   SharedWeights weights_;
   std::mutex mutex_;
+  bool settled_ = false;
   std::map<std::string, Tensor> owned_;  // by content_name()
 };
 

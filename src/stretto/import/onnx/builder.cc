@@ -29,6 +29,14 @@ void Builder::build(const ImportOptions& options, std::vector<std::string>& note
 }
 
 ir::ValueId Builder::use(const Scope& scope, std::string_view name, const WireNode* node) {
+  const ir::ValueId id = use_any(scope, name, node);
+  if (id <= kFirstSequence) {
+    ir::throw_not_straight("{}: \"{}\" is a sequence", source_.name, name);
+  }
+  return id;
+}
+
+ir::ValueId Builder::use_any(const Scope& scope, std::string_view name, const WireNode* node) {
   const auto user = [&] {
     return node == nullptr ? "the graph's output" : fmt::format("{} \"{}\"", node->op, node->name);
   };
@@ -50,6 +58,10 @@ ir::ValueId Builder::use(const Scope& scope, std::string_view name, const WireNo
 }
 
 void Builder::define(Scope& scope, std::string_view name, ir::ValueId id, const char* position) {
+  // What runs between the stages of a model makes the sequences that it uses.
+  if (id <= kFirstSequence && outside_ != nullptr && &scope == &outside_->root) {
+    ir::throw_not_straight("{}: \"{}\" is a sequence", source_.name, name);
+  }
   if (!scope.names.try_emplace(name, id).second) {
     source_.fail(position, "value \"{}\" is defined twice", name);
   }
@@ -92,6 +104,7 @@ void Builder::add_nodes(Scope& scope, const std::vector<WireNode>& nodes) {
 void Builder::add_node(Scope& scope, const WireNode& node) {
   if (scope.depth > 0) charge(scope, node);
   if (const WireFunction* function = functions_.find(node)) return call(scope, node, *function);
+  if (add_known_sequence(scope, node)) return;
   if (!is_straight(node, scope.opset)) {
     ir::throw_not_straight("{}: {} \"{}\": works on what is no tensor of numbers", source_.name,
                            node.op, node.name);
@@ -125,8 +138,12 @@ void Builder::add_operator(Scope& scope, const WireNode& node, const NodeAttribu
   if (node.name.empty() && !node.outputs.empty()) {
     pending.name = scope.prefix + std::string(node.outputs[0]);
   }
+  const bool is_loop = node.domain.empty() && node.op == "Loop";
   for (std::string_view input : node.inputs) {
-    pending.inputs.push_back(input.empty() ? ir::kNone : use(scope, input, &node));
+    const bool carried = is_loop && pending.inputs.size() >= 2;
+    pending.inputs.push_back(input.empty() ? ir::kNone
+                             : carried     ? use_any(scope, input, &node)
+                                           : use(scope, input, &node));
   }
   const size_t first_new = emitter_.graph().values.size();
   if (node.domain.empty()) upgrade(pending);

@@ -2,6 +2,7 @@
 // branches are expanded, every node is upgraded and inferred.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +22,8 @@ namespace stretto::onnx {
 // In a scope, instead of a value: named in the file, but never made; and made by what runs between
 // the stages of a model.
 constexpr ir::ValueId kDropped = -2, kLater = -3;
+// And sequences of values that are known: this and all below (known_sequences.cc).
+constexpr ir::ValueId kFirstSequence = -16;
 
 class Builder {
  public:
@@ -47,7 +50,9 @@ class Builder {
     std::unordered_map<std::string_view, ir::ValueId> names;
   };
 
+  // The value of a name; of a sequence, use_any() has its number, and use() throws NotStraight.
   ir::ValueId use(const Scope& scope, std::string_view name, const WireNode* node);
+  ir::ValueId use_any(const Scope& scope, std::string_view name, const WireNode* node);
   // In a piece: what the names around it mean. Nothing where they mean nothing.
   struct Outside {
     const Lookup& lookup;
@@ -76,6 +81,23 @@ class Builder {
   void call(Scope& scope, const WireNode& node, const WireFunction& function);
   void add_outputs(const Scope& scope);
 
+  // The first `count` of a list that longer sequences may share.
+  struct KnownSequence {
+    std::shared_ptr<std::vector<ir::ValueId>> items;
+    size_t count = 0;
+    std::span<const ir::ValueId> values() const {
+      return items ? std::span<const ir::ValueId>(*items).first(count)
+                   : std::span<const ir::ValueId>();
+    }
+  };
+  // True if the node works on sequences and was dealt with. Throws NotStraight where only a run can
+  // know what its sequence is.
+  bool add_known_sequence(Scope& scope, const WireNode& node);
+  ir::ValueId add_known(KnownSequence sequence);
+  KnownSequence copied(const KnownSequence& sequence);
+  static ir::ValueId joined(PendingNode& node, const KnownSequence& sequence);
+  KnownSequence split(PendingNode& node);
+
   const Source& source_;
   const WireModel& model_;
   TensorReader& tensors_;
@@ -85,6 +107,8 @@ class Builder {
   bool unrolling_ = false;
   std::unordered_map<std::string_view, std::string> dropped_;  // why an output is not there
   int64_t expanded_items_ = 0, expanded_bytes_ = 0;
+  std::vector<KnownSequence> sequences_;  // by kFirstSequence minus the number in a scope
+  int64_t sequence_items_ = 0;            // that were copied
 };
 
 }  // namespace stretto::onnx

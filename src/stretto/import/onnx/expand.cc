@@ -61,14 +61,14 @@ void Builder::call(Scope& scope, const WireNode& node, const WireFunction& funct
              .prefix = fmt::format("{}{}/", scope.prefix, label)};
   for (size_t i = 0; i < function.inputs.size(); ++i) {
     const bool given = i < node.inputs.size() && !node.inputs[i].empty();
-    define(body, function.inputs[i], given ? use(scope, node.inputs[i], &node) : ir::kNone,
+    define(body, function.inputs[i], given ? use_any(scope, node.inputs[i], &node) : ir::kNone,
            function.position);
   }
   const size_t first_new = emitter_.graph().values.size();
   add_nodes(body, function.nodes);
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i].empty()) continue;
-    const ir::ValueId id = use(body, function.outputs[i], &node);
+    const ir::ValueId id = use_any(body, function.outputs[i], &node);
     define(scope, node.outputs[i], id, node.position);
     adopt_name(scope, node.outputs[i], id, first_new);
   }
@@ -103,7 +103,12 @@ std::vector<ir::ValueId> Builder::inline_graph(const Scope& scope, const WireNod
   add_initializers(body, graph);
   add_nodes(body, graph.nodes);
   std::vector<ir::ValueId> outputs;
-  for (std::string_view name : graph.outputs) outputs.push_back(use(body, name, &node));
+  for (std::string_view name : graph.outputs) {
+    // Behind the condition, what a loop carries may be sequences.
+    const bool carried =
+        node.op == "Loop" && !outputs.empty() && outputs.size() + 1 < inputs.size();
+    outputs.push_back(carried ? use_any(body, name, &node) : use(body, name, &node));
+  }
   return outputs;
 }
 
@@ -144,7 +149,7 @@ void Builder::take_branch(Scope& scope, const WireNode& node, const NodeAttribut
   add_nodes(body, graph.nodes);
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i].empty()) continue;
-    const ir::ValueId made = use(body, graph.outputs[i], &node);
+    const ir::ValueId made = use_any(body, graph.outputs[i], &node);
     define(scope, node.outputs[i], made, node.position);
     adopt_name(scope, node.outputs[i], made, first_new);
   }

@@ -80,6 +80,37 @@ TEST(Elementwise, PowersOfAllKinds) {
   EXPECT_GE(checked, 2);
 }
 
+// Quotients next to whole numbers, of both signs, and those too large for a vector.
+TEST(Elementwise, RemaindersOfFloatsAreExact) {
+  std::mt19937 random(5);
+  int checked = 0;
+  for (const double largest : {3.0, 1e5, 1e12}) {
+    ElementwiseProblem p = plain({4000}, {{4000}, {4000}});
+    append(p, {ElementOp::kFmod, 0, 1});
+    for (Isa isa : usable_isas()) {
+      p.target.isa = isa;
+      Workbench bench(kElementwise, &p);
+      std::uniform_real_distribution<double> any(-1, 1);
+      for (size_t i = 0; i < 4000; ++i) {
+        const double b = any(random), whole = std::nearbyint(largest * any(random));
+        bench.input(1)[i] = static_cast<float>(b);
+        bench.input(0)[i] = static_cast<float>(i % 2 == 0 ? whole * b : largest * any(random));
+      }
+      for (int row = 0; row < kElementwise.rows; ++row) {
+        if (row == kElementwise.reference || !kElementwise.fits(row, &p).ok) continue;
+        ++checked;
+        bench.run(row);
+        for (size_t i = 0; i < 4000; ++i) {
+          const float a = bench.input(0)[i], b = bench.input(1)[i], rest = std::fmod(a, b);
+          ASSERT_EQ(std::memcmp(&rest, &bench.output(0)[i], sizeof(rest)), 0)
+              << a << " mod " << b << " is " << rest << ", got " << bench.output(0)[i];
+        }
+      }
+    }
+  }
+  EXPECT_GT(checked, 0);
+}
+
 TEST(Elementwise, BroadcastsMergeAndAgree) {
   EXPECT_EQ(plain({2, 3, 4, 5}, {{2, 3, 4, 5}, {2, 3, 4, 5}}).rank, 1);
   EXPECT_EQ(plain({2, 3, 4, 5}, {{2, 3, 4, 5}, {3, 1, 1}}).rank, 3);

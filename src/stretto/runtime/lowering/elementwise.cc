@@ -206,8 +206,10 @@ bool lower_elementwise(Lowering& l, const ir::Node& node) {
 
 bool lower_integers(Lowering& l, const ir::Node& node) {
   using kernels::Instruction;
-  if (!is_integer(l.graph().value(node.inputs[0]).dtype)) return false;
   const std::string_view op = node.op->name;
+  if (!is_integer(l.graph().value(node.inputs[0]).dtype)) {
+    return op == "Mod" && lower_elementwise(l, node);
+  }
   return lower_problem(l, node, node.inputs, [&](ElementwiseProblem& p) {
     const auto bits = [&](ElementOp element) {
       return kernels::append(p, {.op = element, .a = 0, .b = 1, .alpha = Instruction::kEachBit});

@@ -117,6 +117,27 @@ HWY_INLINE V pow_lanes(D d, V a, V b) {
   return pow_any(d, a, b);
 }
 
+// Exact, as fmod() is: the quotient is the right one or, next to a whole number, the one after it,
+// and what a fused multiply-add leaves of a is a float then.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V fmod_lanes(D d, V a, V b) {
+#if HWY_NATIVE_FMA
+  const V quotient = hn::Div(a, b);
+  const V finite = hn::Set(d, std::numeric_limits<float>::max());
+  if (hn::AllTrue(
+          d, hn::And(hn::Lt(hn::Abs(quotient), hn::Set(d, 0x1p22f)), hn::Le(hn::Abs(b), finite)))) {
+    const V rest = hn::NegMulAdd(hn::Trunc(quotient), b, a);
+    const auto negative = hn::Lt(hn::CopySign(hn::Set(d, 1.0f), a), hn::Zero(d));
+    const auto other_side = hn::Or(hn::And(negative, hn::Gt(rest, hn::Zero(d))),
+                                   hn::AndNot(negative, hn::Lt(rest, hn::Zero(d))));
+    const V right = hn::IfThenElse(other_side, hn::Add(rest, hn::CopySign(b, a)), rest);
+    return hn::CopySign(right, a);
+  }
+#endif
+  return by_lanes(
+      d, [](float x, float y) { return ::fmodf(x, y); }, a, b);
+}
+
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V full_log(D d, V a) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();

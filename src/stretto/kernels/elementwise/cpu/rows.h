@@ -76,6 +76,36 @@ inline int64_t row_offset(const Rows& r, const Source& s, int64_t row) {
   return offset;
 }
 
+// Whether all rows begin at the same element.
+inline bool is_one_value(const Rows& r, const Source& s) {
+  for (int k = 0; k < r.outer_rank; ++k) {
+    if (s.strides[k] != 0 && r.outer[k] > 1) return false;
+  }
+  return true;
+}
+
+// row_offset() of one row after another, without divisions.
+struct RowWalk {
+  int64_t at = 0;
+  int64_t index[ElementwiseProblem::kMaxRank] = {};
+
+  RowWalk(const Rows& r, const Source& s, int64_t row) {
+    for (int k = r.outer_rank - 1; k >= 0; --k) {
+      index[k] = row % r.outer[k];
+      at += index[k] * s.strides[k];
+      row /= r.outer[k];
+    }
+  }
+  void next(const Rows& r, const Source& s) {
+    for (int k = r.outer_rank - 1; k >= 0; --k) {
+      at += s.strides[k];
+      if (++index[k] < r.outer[k]) return;
+      at -= s.strides[k] * r.outer[k];
+      index[k] = 0;
+    }
+  }
+};
+
 // Gives every value that must be stored a slot, reusing those whose value is not needed any more.
 inline void assign_slots(const ElementwiseProblem& p, uint8_t* slot_of) {
   int last_use[kSlots];

@@ -168,7 +168,7 @@ HWY_INLINE Operand bind(const elementwise::Rows& r, const Source& s, int64_t row
   }
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag()));
   const int64_t rows = HWY_MAX(int64_t{1}, count / HWY_MAX(r.inner, int64_t{1}));
-  if (rows == 1) {
+  if (rows == 1 || (s.period == 1 && elementwise::is_one_value(r, s))) {
     const int64_t at = elementwise::row_offset(r, s, row);
     if (s.period == 1) {
       float value;
@@ -181,15 +181,22 @@ HWY_INLINE Operand bind(const elementwise::Rows& r, const Source& s, int64_t row
     convert(s, at + begin, count, slot);
     return {slot, 1};
   }
-  for (int64_t i = 0; i < rows; ++i) {
-    const int64_t at = elementwise::row_offset(r, s, row + i);
-    float* to = slot + i * r.inner;
-    if (s.period == 1) {
-      float value;
-      convert(s, at, 1, &value);
+  elementwise::RowWalk walk(r, s, row);
+  float* to = slot;
+  if (is_float && (s.period == 1 || s.period == r.inner)) {  // rows may be of a few elements only
+    const int64_t step = s.period == 1 ? 0 : 1;
+    for (int64_t i = 0; i < rows; ++i, walk.next(r, s), to += r.inner) {
+      const float* from = static_cast<const float*>(s.data) + walk.at;
+      for (int64_t j = 0; j < r.inner; ++j) to[j] = from[j * step];
+    }
+  } else if (s.dtype == DType::kBool && s.period == 1) {
+    for (int64_t i = 0; i < rows; ++i, walk.next(r, s), to += r.inner) {
+      const float value = static_cast<const uint8_t*>(s.data)[walk.at] != 0 ? 1.0f : 0.0f;
       for (int64_t j = 0; j < r.inner; ++j) to[j] = value;
-    } else {
-      for (int64_t j = 0; j < r.inner; j += s.period) convert(s, at, s.period, to + j);
+    }
+  } else {
+    for (int64_t i = 0; i < rows; ++i, walk.next(r, s), to += r.inner) {
+      for (int64_t j = 0; j < r.inner; j += s.period) convert(s, walk.at, s.period, to + j);
     }
   }
   return {slot, 1};
