@@ -313,12 +313,10 @@ std::optional<Batch> Loader::next() {
     return std::nullopt;
   }
   if (std::exchange(m.no_slot, nullptr) != nullptr) m.work_changed.notify_all();  // try it again
-  const auto make_room = [&] {  // the caller keeps more batches than one
-    if (!m.wants_job() || m.pool->has_room()) return;
+  if (m.wants_job() && !m.pool->has_room()) {  // the caller keeps more batches than one
     m.pool->grow();
     m.work_changed.notify_all();
-  };
-  make_room();
+  }
   const auto ready = [&] { return !m.jobs.empty() && m.jobs.front()->done(); };
   const bool at_once = ready();
   Waiting waiting(m.waits_s);
@@ -330,7 +328,6 @@ std::optional<Batch> Loader::next() {
     }
     m.batch_ready.wait_for(lock, kInterruptPeriod);
     if (ready()) break;
-    make_room();  // a thread may have been about to make a job, or had room that is gone
     lock.unlock();
     check_interrupt();
     lock.lock();

@@ -144,7 +144,8 @@ SlotPool::SlotPool(size_t keep, BatchMemory memory, std::function<void()> on_fre
 
 bool SlotPool::has_room() const {
   const std::lock_guard lock(mutex_);
-  const bool room = !free_.empty() || numbers_.size() < most_;
+  // Nothing comes back to a pool that was closed.
+  const bool room = keep_ == 0 || !free_.empty() || numbers_.size() < most_;
   awaited_ = awaited_ || !room;
   return room;
 }

@@ -77,7 +77,7 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
   void grow();
   // A free slot that fits, else a new one. With its last copy it comes back here, from any thread.
   std::shared_ptr<Slot> take(int64_t bytes, int64_t count);
-  // Frees what is free, and from now on what comes back.
+  // Frees what is free, and from now on what comes back. There is always room then.
   void close();
   // Numbers of the slots that are not freed, in order.
   std::vector<uint64_t> numbers() const;
