@@ -36,6 +36,10 @@ void check_epoch(int64_t epoch);
 void check_position(const Position& position, const LoaderOptions& options, uint64_t order,
                     int64_t places);
 int64_t batches_of_epoch(const LoaderOptions& options, int64_t places, int64_t epoch);
+
+// loader_plan.cc: which part of every batch of an epoch a rank has, as long as nobody divides it
+// otherwise.
+Cut epoch_cut(const LoaderOptions& options, int64_t epoch);
 // `cut_at`: with LoaderOptions::divided, how the batch at a place is cut.
 std::vector<int64_t> indices_of_epoch(const LoaderOptions& options, int64_t samples, int64_t epoch,
                                       const std::function<Cut(int64_t place)>& cut_at = {});

@@ -1,8 +1,10 @@
 // How large the chunks are that a stream writes. The test says what a pipe takes.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <deque>
 
+#include "stretto/comm/link/card_testing.h"
 #include "stretto/comm/link/link.h"
 
 namespace stretto::comm {
@@ -10,43 +12,16 @@ namespace {
 
 constexpr uint64_t kChunk = 64 << 10;
 
-struct Wire {
-  bool takes_all = true;
-  int64_t room = int64_t{1} << 40;
-  std::vector<int64_t> writes;
-};
-
-class WirePipe : public Pipe {
- public:
-  explicit WirePipe(Wire* wire) : wire_(wire) {}
-  int64_t write(std::span<const iovec> parts) override {
-    int64_t bytes = 0;
-    for (const iovec& part : parts) bytes += static_cast<int64_t>(part.iov_len);
-    bytes = std::min(bytes, wire_->room);
-    wire_->room -= bytes;
-    if (bytes > 0) wire_->writes.push_back(bytes);
-    return bytes;
-  }
-  int64_t read(std::span<const iovec>) override { return kWouldBlock; }
-  bool network_took_all() const override { return wire_->takes_all; }
-  std::vector<int> descriptors() const override { return {}; }
-  bool prepare_to_sleep() override { return false; }
-  const std::string& name() const override { return name_; }
-  const std::string& reason() const override { return name_; }
-
- private:
-  Wire* const wire_;
-  const std::string name_ = "wire";
-};
-
 struct ChunkSize : ::testing::Test {
   explicit ChunkSize(bool paced = false)
       : link({.rank = 1, .epoch = 7, .chunk_bytes = kChunk, .batch_bytes = kChunk, .paced = paced},
-             &events) {}
+             &events) {
+    for (Card& card : cards) card.takes_all = true;
+  }
 
   void attach(int streams) {
     for (int i = 0; i < streams; ++i)
-      link.attach(i, streams, std::make_unique<WirePipe>(&wires[i]));
+      link.attach(i, streams, std::make_unique<CardPipe>(&cards[i]));
     link.use_streams(streams);
   }
   void send(uint64_t bytes) {
@@ -62,12 +37,12 @@ struct ChunkSize : ::testing::Test {
   }
   int64_t largest() const {
     int64_t most = 0;
-    for (const Wire& wire : wires)
-      for (const int64_t bytes : wire.writes) most = std::max(most, bytes);
+    for (const Card& card : cards)
+      for (const int64_t bytes : card.writes) most = std::max(most, bytes);
     return most;
   }
 
-  std::array<Wire, 2> wires;
+  std::array<Card, 2> cards;
   Events events;
   Link link;
   std::deque<std::vector<std::byte>> data;
@@ -83,22 +58,22 @@ TEST_F(ChunkSize, GrowsWhileTheNetworkTakesAll) {
   EXPECT_GE(largest(), static_cast<int64_t>(4 * kChunk));
   EXPECT_LE(largest(), static_cast<int64_t>(4 * kChunk) + kHeader)
       << "urgent messages wait so long";
-  EXPECT_LE(wires[0].writes.front(), static_cast<int64_t>(kChunk) + kHeader);
+  EXPECT_LE(cards[0].writes.front(), static_cast<int64_t>(kChunk) + kHeader);
 }
 
 TEST_F(ChunkSize, SmallMessagesShareTheLargerWrites) {
   attach(1);
   send(64 * kChunk);
   write_all();
-  wires[0].writes.clear();
+  cards[0].writes.clear();
   for (int i = 0; i < 8; ++i) send(kChunk / 2);
   write_all();
-  EXPECT_EQ(wires[0].writes.size(), 1u);
+  EXPECT_EQ(cards[0].writes.size(), 1u);
 }
 
 TEST_F(ChunkSize, StaysWhereTheNetworkIsSlow) {
   attach(1);
-  wires[0].takes_all = false;
+  cards[0].takes_all = false;
   send(64 * kChunk);
   write_all();
   EXPECT_LE(largest(), static_cast<int64_t>(kChunk) + kHeader);
@@ -108,23 +83,23 @@ TEST_F(ChunkSize, FallsBackWhenAWriteFindsNoRoom) {
   attach(1);
   send(64 * kChunk);
   write_all();
-  wires[0].room = kChunk;
+  cards[0].room = kChunk;
   send(64 * kChunk);
   link.flush();
   ASSERT_FALSE(link.flushed());
-  wires[0].room = int64_t{1} << 40;
+  cards[0].room = int64_t{1} << 40;
   link.on_writable(0);
   link.flush();  // the rest of the chunk that was cut
-  wires[0].writes.clear();
+  cards[0].writes.clear();
   link.flush();
-  EXPECT_LE(wires[0].writes.front(), static_cast<int64_t>(kChunk) + kHeader);
+  EXPECT_LE(cards[0].writes.front(), static_cast<int64_t>(kChunk) + kHeader);
 }
 
 TEST_F(ChunkSize, StaysWhereStreamsShareMessages) {
   attach(2);
   send(64 * kChunk);
   write_all();
-  EXPECT_FALSE(wires[1].writes.empty());
+  EXPECT_FALSE(cards[1].writes.empty());
   EXPECT_LE(largest(), static_cast<int64_t>(kChunk) + kHeader);
 }
 

@@ -3,43 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <deque>
 #include <thread>
 
+#include "stretto/comm/link/card_testing.h"
 #include "stretto/comm/link/link.h"
 
 namespace stretto::comm {
 namespace {
 
 constexpr uint64_t kChunk = 64 << 10;
-
-struct Card {
-  int64_t written = 0, held = 0;
-  int64_t room = int64_t{1} << 40;
-};
-
-class CardPipe : public Pipe {
- public:
-  explicit CardPipe(Card* card) : card_(card) {}
-  int64_t write(std::span<const iovec> parts) override {
-    int64_t bytes = 0;
-    for (const iovec& part : parts) bytes += static_cast<int64_t>(part.iov_len);
-    bytes = std::min(bytes, card_->room);
-    card_->written += bytes;
-    card_->held += bytes;
-    card_->room -= bytes;
-    return bytes;
-  }
-  int64_t read(std::span<const iovec>) override { return kWouldBlock; }
-  std::vector<int> descriptors() const override { return {}; }
-  bool prepare_to_sleep() override { return false; }
-  int64_t held_bytes() const override { return card_->held; }
-  const std::string& name() const override { return name_; }
-  const std::string& reason() const override { return name_; }
-
- private:
-  Card* const card_;
-  const std::string name_ = "card";
-};
 
 struct SlowStream : ::testing::Test {
   SlowStream() {
