@@ -31,7 +31,7 @@ void Builder::build(const ImportOptions& options, std::vector<std::string>& note
 ir::ValueId Builder::use(const Scope& scope, std::string_view name, const WireNode* node) {
   const ir::ValueId id = use_any(scope, name, node);
   if (id <= kFirstSequence) {
-    ir::throw_not_straight("{}: \"{}\" is a sequence", source_.name, name);
+    ir::throw_not_straight("{}: \"{}\" is a sequence, no tensor", source_.name, name);
   }
   return id;
 }
@@ -60,7 +60,7 @@ ir::ValueId Builder::use_any(const Scope& scope, std::string_view name, const Wi
 void Builder::define(Scope& scope, std::string_view name, ir::ValueId id, const char* position) {
   // What runs between the stages of a model makes the sequences that it uses.
   if (id <= kFirstSequence && outside_ != nullptr && &scope == &outside_->root) {
-    ir::throw_not_straight("{}: \"{}\" is a sequence", source_.name, name);
+    ir::throw_not_straight("{}: \"{}\" is a sequence, no tensor", source_.name, name);
   }
   if (!scope.names.try_emplace(name, id).second) {
     source_.fail(position, "value \"{}\" is defined twice", name);
