@@ -4,17 +4,30 @@
 #include <chrono>
 #include <exception>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace stretto::comm::testing {
+
+// Several threads may catch one exception. The C++ library counts who still has it, which the
+// thread sanitizer does not see, so that it takes the end of the last one for a race. None ends
+// here.
+inline void keep_for_ever(std::exception_ptr exception) {
+  static std::mutex mutex;
+  static std::vector<std::exception_ptr> kept;
+  const std::lock_guard lock(mutex);
+  kept.push_back(std::move(exception));
+}
 
 template <typename F>
 std::string error_of(F&& f) {
   try {
     f();
   } catch (const std::exception& e) {
+    keep_for_ever(std::current_exception());
     return e.what();
   }
   return "no error";
