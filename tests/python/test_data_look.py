@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 
@@ -52,6 +53,24 @@ def test_loading_is_timed(folder):
   assert result["pictures_per_thread_s"] > 0 and result["stages_s"]["decoding"] > 0
   text = look("bench", folder, "--size", "32", "--batch", "5", "--seconds", "0.2")
   assert "pictures/s" in text and "decoding" in text and "waits for" in text
+
+
+def test_names_that_are_no_utf8_are_shown(tmp_path):
+  folder = tmp_path / "pictures"
+  (folder / "a\nb").mkdir(parents=True)
+  Image.new("RGB", (9, 7)).save(folder / "a\nb" / "x.png")
+  (folder / "a\nb" / "x.png").rename(folder / "a\nb" / "f\udcff<.png")
+  look("show", folder, "-o", tmp_path / "page.html", "--size", "8")
+  assert r"f\xff&lt;.png" in (tmp_path / "page.html").read_text()
+
+
+def test_what_is_left_out_is_said(folder, tmp_path):
+  both = tmp_path / "both"
+  shutil.copytree(folder, both)
+  for name in ("x.png", "y.png"):
+    Image.new("RGB", (9, 7)).save(both / name)
+  said = look("bench", both, "--size", "32", "--batch", "5", "--seconds", "0.1")
+  assert f"stretto: warning: {both}: 2 pictures beside the folders of classes are left out" in said
 
 
 def test_what_is_missing_is_named(tmp_path):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
+import os
 import sys
 from pathlib import Path
 
 from stretto._errors import Error, InvalidArgumentError
+from stretto._log import VARIABLE
 from stretto.data import ImageLoader, _measure, _show, open
 
 
@@ -60,7 +63,18 @@ def run(options: argparse.Namespace) -> None:
   print(json.dumps(result) if options.json else _measure.text(result))
 
 
+def show_warnings() -> None:
+  """As the command shows those of its other verbs, unless the environment says how."""
+  if os.environ.get(VARIABLE):
+    return
+  shown = logging.StreamHandler()
+  shown.setLevel(logging.WARNING)
+  shown.setFormatter(logging.Formatter("stretto: warning: %(message)s"))
+  logging.getLogger("stretto").addHandler(shown)
+
+
 def main() -> int:
+  show_warnings()
   try:
     run(parser().parse_args())
   except InvalidArgumentError as error:
