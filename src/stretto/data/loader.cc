@@ -151,6 +151,7 @@ Loader::Impl::Impl(std::shared_ptr<LoaderTeam> shared, int64_t rank, int threads
       mutex(team->mutex),
       work_changed(team->work_changed) {
   planned = following = plan_at(0, 0, nullptr);
+  if (options.pin && options.memory == BatchMemory::kOwn) pool->pin(options.cuda);
   try {
     if (places < kMostPlacesAhead) follow_order();
     team->add(*this, options.threads > 0 ? options.threads : std::max(1, cpu_info().cores - 1));
@@ -395,6 +396,7 @@ Stats Loader::stats() const {
     s.idle_seconds += c.idle_seconds.load(std::memory_order_relaxed);
   }
   s.threads = static_cast<int>(std::ssize(m.team->threads));
+  s.pinned_bytes = m.pool->pinned_bytes();
   lock.unlock();
   const auto* const encoded = m.source.encoded.get();
   const auto* const decoded = m.source.decoded.get();
