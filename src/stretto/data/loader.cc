@@ -254,8 +254,10 @@ std::optional<Batch> Loader::next() {
   m.stats.ready += at_once;
   ++m.stats.batches;
   m.returned_s = now;
+  // A thread that stands still may hold the job for a while, and is not to hold its memory.
+  const std::shared_ptr<Slot> hold = std::move(job->slot);
   if (job->error != nullptr) std::rethrow_exception(std::exchange(job->error, nullptr));
-  Slot& slot = *job->slot;
+  Slot& slot = *hold;
   m.note_given(slot);
   if (m.options.boxes) slot.join_boxes();
   const SlotLayout layout = slot_layout(m.options, *plan.shape, m.classes, plan.cut.batch);
@@ -283,7 +285,7 @@ std::optional<Batch> Loader::next() {
       .mask_dtype = m.options.mask_dtype,
       .epoch = plan.epoch,
       .number = plan.begin / plan.global(),
-      .hold = job->slot};
+      .hold = hold};
 }
 
 void Loader::Impl::note_given(const Slot& slot) {
