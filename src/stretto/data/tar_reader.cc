@@ -71,7 +71,10 @@ struct TarReader::Header {
 bool TarReader::is_compressed(const Header& header) {
   const std::string_view begin(reinterpret_cast<const char*>(&header), 6);
   return begin.starts_with("\x1F\x8B") || begin.starts_with("\x28\xB5\x2F\xFD") ||
-         begin.starts_with("\xFD" "7zXZ") || begin.starts_with("BZh");
+         begin.starts_with(
+             "\xFD"
+             "7zXZ") ||
+         begin.starts_with("BZh");
 }
 
 void throw_compressed(const std::string& path) {
