@@ -139,6 +139,12 @@ def test_bad_pictures_are_named(pictures, run_command, tmp_path):
   assert left_out["left_out"][0]["name"].endswith("b\ufffd.jpg")
 
 
+def test_what_is_no_pack_is_said_to_be_none(pictures, run_command):
+  for words in (("unpack", pictures, "out"), ("pack", "--verify", pictures)):
+    assert f"{pictures}: it is no pack: expected a folder" in run_command(*words, code=1).stderr
+  assert "nowhere/index: cannot open" in run_command("unpack", "nowhere", "out", code=1).stderr
+
+
 def test_damage_is_found(pictures, run_command, tmp_path):
   run_command("pack", pictures, "out")
   shard = tmp_path / "out/shard-00000.bin"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 
@@ -363,6 +364,17 @@ def test_options_that_make_no_sense_are_named(folder):
   for no_path in (3, "", "a\0b", b"a"):
     with pytest.raises(stretto.InvalidArgumentError, match="path"):
       loader_of(no_path)
+
+
+def test_the_home_folder_may_be_written_short(folder, monkeypatch):
+  monkeypatch.setenv("HOME", str(folder.parent))
+  with loader_of(f"~/{folder.name}") as loader:
+    assert loader.dataset.source == str(folder)
+
+
+def test_a_loader_is_of_its_process(folder):
+  with loader_of(folder) as loader, pytest.raises(stretto.UnsupportedError, match="has threads"):
+    pickle.dumps(loader)
 
 
 @pytest.mark.parametrize("name", ["batch", "size", "flip", "seed", "threads", "cache_bytes",

@@ -192,7 +192,7 @@ def path_of(argument: str, source: Any) -> str:
   # What is behind a NUL is not seen by the system: another file would be opened.
   if not path or "\0" in path:
     raise expected(argument, "a path", path)
-  return path
+  return os.path.expanduser(path)
 
 
 def _text(source: Any) -> str:

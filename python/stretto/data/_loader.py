@@ -13,7 +13,7 @@ import numpy as np
 
 from stretto import _stretto
 from stretto._checks import WHOLE, expected, require
-from stretto._errors import InvalidArgumentError
+from stretto._errors import InvalidArgumentError, UnsupportedError
 from stretto.data import _arguments, _host, _options, _phases, _shares, _sources, _targets
 from stretto.data._dataset import Dataset
 from stretto.data._options import IMAGENET_MEAN, IMAGENET_STD
@@ -332,6 +332,10 @@ class ImageLoader:
     """Ends the threads. Arrays that were given stay valid. May be called again."""
     if self._finish is not None:
       self._finish()
+
+  def __reduce__(self) -> tuple[Any, ...]:
+    raise UnsupportedError("ImageLoader: it has threads, which another process cannot be given: "
+                           "make a loader there, of a Dataset from stretto.data.open, which can be")
 
   def __enter__(self) -> ImageLoader:
     return self
