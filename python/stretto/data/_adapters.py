@@ -107,25 +107,29 @@ def to_device(batches: Iterable[Any], device: Any) -> Iterator[Any]:
   Args:
     batches: a loader, one pass over it, or other tuples, lists and dictionaries of tensors.
     device: where to, as "cuda" or "cuda:1".
+
+  Returns:
+    An iterator over them.
   """
   import torch
 
+  cuda: Any = torch.cuda
   target = torch.device(device)
   if target.type != "cuda":
     for batch in batches:
       yield _moved(batch, lambda tensor: tensor.to(target))
     return
-  stream = torch.cuda.Stream(target)
+  stream = cuda.Stream(target)
   copied: deque[tuple[Any, Any]] = deque()  # what says that it is done, and the batch
   try:
     for batch in batches:
-      with torch.cuda.stream(stream):
+      with cuda.stream(stream):
         moved = _moved(batch, lambda tensor: tensor.to(target, non_blocking=True))
-        done = torch.cuda.Event()
+        done = cuda.Event()
         done.record(stream)
       copied.append((done, batch))
       del batch
-      current = torch.cuda.current_stream(target)
+      current = cuda.current_stream(target)
       current.wait_event(done)
       # Memory that was taken in one stream is not to be taken again while the other one uses it.
       _moved(moved, partial(_used_in, current))
