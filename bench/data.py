@@ -35,7 +35,8 @@ from typing import Any
 import numpy as np
 
 import stretto
-from bench import data_loaders, data_page, data_promises, machine
+from bench import data_page, data_promises, machine
+from stretto.data import _peers as data_loaders
 
 WARM_UP_BATCHES = 4  # more than any loader makes ahead: those were made while it was not timed
 

@@ -6,7 +6,8 @@ import re
 import statistics
 import textwrap
 
-from bench import data_loaders, data_promises, machine
+from bench import data_promises, machine
+from stretto.data import _peers as data_loaders
 
 BEGIN, END = "<!-- promises: begin -->\n", "<!-- promises: end -->\n"
 

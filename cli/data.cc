@@ -9,7 +9,7 @@ namespace stretto::cli {
 namespace {
 
 struct DataFlags {
-  std::string source, out, cache = "page", fit = "crop", transforms;
+  std::string source, out, cache = "page", fit = "crop", transforms, peers = "installed";
   int64_t count = 24, epoch = 0, size = 224, seed = 0, batch = 64;
   int threads = 0;
   double seconds = 3, step_ms = 0;
@@ -86,6 +86,9 @@ void add_bench(Command& data, const std::shared_ptr<DataFlags>& flags, const Con
              {.show_default = true, .range = Range{0, 1e6}});
   add_option(bench, "--cache", &flags->cache, "KIND", "What is kept in memory",
              {.show_default = true, .one_of = {"page", "user", "decoded"}});
+  add_option(bench, "--peers", &flags->peers, "WHICH",
+             "Other loaders that are timed beside it, on one core and the JPEG files of a folder",
+             {.show_default = true, .one_of = {"installed", "none"}});
   bench.run = [flags, context] {
     std::vector<std::string> words{"bench",
                                    "--batch",
@@ -95,7 +98,9 @@ void add_bench(Command& data, const std::shared_ptr<DataFlags>& flags, const Con
                                    "--step-ms",
                                    std::to_string(flags->step_ms),
                                    "--cache",
-                                   flags->cache};
+                                   flags->cache,
+                                   "--peers",
+                                   flags->peers};
     return start(context, std::move(words), *flags);
   };
 }

@@ -68,8 +68,9 @@ data::PackResult pack(const PackFlags& flags, const Talk& talk) {
     talk.warn(fmt::format("left out {}: {}", sample.name, sample.reason));
   }
   if (!talk.json) {
-    fmt::print("packed {} pictures into {}: {} shards, {} (before: {})\n", result.samples,
-               flags.output, result.shards, mebibytes(static_cast<double>(result.bytes)),
+    fmt::print("packed {} pictures into {}: {} {}, {} (before: {})\n", result.samples, flags.output,
+               result.shards, result.shards == 1 ? "shard" : "shards",
+               mebibytes(static_cast<double>(result.bytes)),
                mebibytes(static_cast<double>(result.source_bytes)));
   }
   return result;

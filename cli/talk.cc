@@ -28,6 +28,9 @@ void warn_without_effect(const Talk& talk, const Command& command,
   }
 }
 
-void print_json(const nlohmann::json& result) { fmt::print("{}\n", result.dump(1)); }
+void print_json(const nlohmann::json& result) {
+  // Names of files may have bytes that are no UTF-8, of which JSON has no form.
+  fmt::print("{}\n", result.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
 
 }  // namespace stretto::cli

@@ -141,6 +141,8 @@ class LoaderFace {
     data::serve(*use, socket, process);
   }
 
+  int64_t pinned_bytes() { return enter()->pinned_bytes(); }
+
   nb::dict stats() {
     const Stats s = enter()->stats();
     nb::dict row;
@@ -159,6 +161,7 @@ class LoaderFace {
     row["cache_hits"] = s.cache_hits;
     row["cache_bytes"] = s.cache_bytes;
     row["cached_samples"] = s.cached_samples;
+    row["pinned_bytes"] = s.pinned_bytes;
     row["threads"] = s.threads;
     row["part_samples"] = s.part_samples;
     nb::list names;
@@ -326,6 +329,7 @@ void bind_data_loaders(nb::module_& m) {
       .def("serve", &Own::serve, "socket"_a, "process"_a)
       .def("stats", &Own::stats);
   bind_loader<SharedLoader>(m, "DataSharedLoader")
+      .def("pinned_bytes", [](Shared& self) { return self.pinned_bytes(); })
       .def(
           "__init__",
           [](Shared* self, const Dataset& dataset, const LoaderOptions& options, int socket,

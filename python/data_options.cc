@@ -160,6 +160,7 @@ void bind_data_options(nb::module_& m) {
       .def_rw("divided", &O::divided)
       .def_ro("ahead", &O::ahead)
       .def_rw("threads", &O::threads)
+      .def_rw("pin", &O::pin)
       .def_rw("cache_bytes", &O::cache_bytes);
 }
 

@@ -39,7 +39,11 @@ int deliver(void*) {
     const nb::object logger = nb::module_::import_("logging").attr("getLogger")("stretto");
     for (const auto& [level, message] : messages) {
       const char* method = level == LogLevel::kWarning ? "warning" : "info";
-      logger.attr(method)("%s", nb::str(message.data(), message.size()));
+      // Names of files may have bytes that are no UTF-8.
+      const auto text = nb::steal<nb::str>(PyUnicode_DecodeUTF8(
+          message.data(), static_cast<Py_ssize_t>(message.size()), "backslashreplace"));
+      if (!text.is_valid()) nb::raise_python_error();
+      logger.attr(method)("%s", text);
     }
   } catch (nb::python_error& error) {
     // A logger of the user's that fails must not break what happens to run; Ctrl-C must.

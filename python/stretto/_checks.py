@@ -47,15 +47,16 @@ def is_whole(value: Any) -> bool:
 
 
 def is_count(value: Any) -> bool:
-  return is_whole(value) and operator.index(value) >= 0
+  """True and False are none: `batch=True` is a mistake."""
+  return is_whole(value) and not isinstance(value, bool) and operator.index(value) >= 0
 
 
 def is_number(value: Any) -> bool:
   try:
     float(value)
-  except (TypeError, ValueError):
+  except (TypeError, ValueError, OverflowError):
     return False
-  return not isinstance(value, str)
+  return not isinstance(value, (str, bytes, bool))
 
 
 def is_text(value: Any) -> bool:

@@ -183,7 +183,8 @@ class Validation:
     kill_all(running.child)
     code = running.child.returncode
     if code is None:
-      self.say(f"process {running.child.pid} did not die: it waits in the kernel, and is left")
+      self.say(f"process {running.child.pid} did not die: it waits in the kernel or for a core, "
+               "and is left")
       self.stuck.append(running.child)
     self.ended(running, -signal.SIGKILL if code is None else code)
 

@@ -131,7 +131,18 @@ def test_bad_pictures_are_named(pictures, run_command, tmp_path):
   assert str(folder / "b.jpg") in said
   done = run_command("pack", folder, "out", "--errors", "skip")
   assert f"left out {folder / 'b.jpg'}: JPEG data" in done.stderr
-  assert done.stdout.startswith("packed 1 pictures into out: 1 shards, ")
+  assert done.stdout.startswith("packed 1 pictures into out: 1 shard, ")
+  # JSON has no form of bytes that are no UTF-8.
+  (folder / "b.jpg").rename(folder / "b\udcff.jpg")
+  left_out = json.loads(run_command("pack", folder, "o2", "--errors", "skip", "--json",
+                                    "-q").stdout)
+  assert left_out["left_out"][0]["name"].endswith("b\ufffd.jpg")
+
+
+def test_what_is_no_pack_is_said_to_be_none(pictures, run_command):
+  for words in (("unpack", pictures, "out"), ("pack", "--verify", pictures)):
+    assert f"{pictures}: it is no pack: expected a folder" in run_command(*words, code=1).stderr
+  assert "nowhere/index: cannot open" in run_command("unpack", "nowhere", "out", code=1).stderr
 
 
 def test_damage_is_found(pictures, run_command, tmp_path):

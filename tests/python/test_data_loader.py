@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 
@@ -352,10 +353,32 @@ def test_options_that_make_no_sense_are_named(folder):
                         ({"errors": True}, "errors: expected"), ({"last": True}, "last: expected"),
                         ({"cache_bytes": 0}, "cache_bytes: expected a number of bytes above 0"),
                         ({"disk_bytes": -5}, "disk_bytes"), ({"cache_dir": 5}, "cache_dir"),
-                        ({"storage_options": 5}, "storage_options: expected a dictionary")):
+                        ({"storage_options": 5}, "storage_options: expected a dictionary"),
+                        ({"phases": [{"epoch": 0, "lr": (0.1, float("nan")), "epochs": 1}]},
+                         "lr: expected a number"),
+                        ({"transforms": "erase(0.25, chance=0.5)"}, "chance of erase is given")):
     with pytest.raises(stretto.InvalidArgumentError, match=text):
       loader_of(folder, **options)
   with pytest.raises(stretto.FormatError, match="nowhere"):
     loader_of(folder / "nowhere")
-  with pytest.raises(stretto.InvalidArgumentError, match="path"):
-    loader_of(3)
+  for no_path in (3, "", "a\0b", b"a"):
+    with pytest.raises(stretto.InvalidArgumentError, match="path"):
+      loader_of(no_path)
+
+
+def test_the_home_folder_may_be_written_short(folder, monkeypatch):
+  monkeypatch.setenv("HOME", str(folder.parent))
+  with loader_of(f"~/{folder.name}") as loader:
+    assert loader.dataset.source == str(folder)
+
+
+def test_a_loader_is_of_its_process(folder):
+  with loader_of(folder) as loader, pytest.raises(stretto.UnsupportedError, match="has threads"):
+    pickle.dumps(loader)
+
+
+@pytest.mark.parametrize("name", ["batch", "size", "flip", "seed", "threads", "cache_bytes",
+                                  "disk_bytes", "min_visible", "classes", "epoch_size"])
+def test_true_is_not_a_number(folder, name):
+  with pytest.raises(stretto.InvalidArgumentError, match=f"{name}: expected .*, got True"):
+    loader_of(folder, **{name: True})

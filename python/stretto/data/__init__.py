@@ -16,7 +16,7 @@ if not hasattr(_stretto, "DataLoader"):
   raise ImportError("stretto was built without the decoders of pictures (STRETTO_BUILD_MEDIA=OFF): "
                     "use what ./dev build or the wheel provides")
 
-from stretto.data._adapters import DictIterator, follow, torch_dataset
+from stretto.data._adapters import DictIterator, follow, to_device, torch_dataset
 from stretto.data._dataset import Dataset, concat, open
 from stretto.data._loader import ImageLoader
 from stretto.data._options import IMAGENET_MEAN, IMAGENET_STD, operators
@@ -33,6 +33,7 @@ __all__ = [
   "open",
   "operators",
   "pack",
+  "to_device",
   "torch_dataset",
   "unpack",
   "verify",

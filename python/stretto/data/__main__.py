@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
+import os
 import sys
 from pathlib import Path
 
 from stretto._errors import Error, InvalidArgumentError
-from stretto.data import ImageLoader, _measure, _show, open
+from stretto._log import VARIABLE
+from stretto.data import ImageLoader, _measure, _peers, _show, open
 
 
 def parser() -> argparse.ArgumentParser:
@@ -24,6 +27,8 @@ def parser() -> argparse.ArgumentParser:
   bench.add_argument("--seconds", type=float, default=3.0)
   bench.add_argument("--batch", type=int, default=64)
   bench.add_argument("--step-ms", type=float, default=0.0, help="a model's time for a batch")
+  bench.add_argument("--peers", default="installed", choices=("installed", "none"),
+                     help="other loaders that are timed on the same files")
   bench.add_argument("--cache", default="page", choices=("page", "user", "decoded"))
   for verb in (show, bench):
     verb.add_argument("source", help="a folder of pictures, or another source")
@@ -57,10 +62,24 @@ def run(options: argparse.Namespace) -> None:
   with ImageLoader(options.source, options.batch, options.size, cache=options.cache,
                    **common) as loader:
     result = _measure.measure(loader, options.seconds, options.step_ms / 1e3)
+    names = _measure.jpeg_files(loader.dataset)
+  result["peers"] = [] if options.peers == "none" or not names else _peers.compare(
+    options.source, names, options.size, min(options.batch, len(names)), options.seconds)
   print(json.dumps(result) if options.json else _measure.text(result))
 
 
+def show_warnings() -> None:
+  """As the command shows those of its other verbs, unless the environment says how."""
+  if os.environ.get(VARIABLE):
+    return
+  shown = logging.StreamHandler()
+  shown.setLevel(logging.WARNING)
+  shown.setFormatter(logging.Formatter("stretto: warning: %(message)s"))
+  logging.getLogger("stretto").addHandler(shown)
+
+
 def main() -> int:
+  show_warnings()
   try:
     run(parser().parse_args())
   except InvalidArgumentError as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from stretto._checks import expected
@@ -88,6 +90,69 @@ class DictIterator:
     """Begins the next epoch if one was left in the middle; elsewhere it does nothing."""
     if self._batches is not None and self._taken:
       self._batches, self._taken = iter(self._loader), False
+
+
+# Batches whose copies may be under way: more of them would only take memory.
+MOST_COPIED = 2
+
+
+def to_device(batches: Iterable[Any], device: Any) -> Iterator[Any]:
+  """Batches with their torch tensors on a device.
+
+  To a GPU each is copied in a stream of its own while the GPU works on the one before, if its
+  memory is pinned (`ImageLoader(..., framework="torch", pin_memory=True)`), and is held until its
+  copy is done. No batch is taken before it is asked for, so `state_dict` is where it would be
+  without.
+
+  Args:
+    batches: a loader, one pass over it, or other tuples, lists and dictionaries of tensors.
+    device: where to, as "cuda" or "cuda:1".
+
+  Returns:
+    An iterator over them.
+  """
+  import torch
+
+  cuda: Any = torch.cuda
+  target = torch.device(device)
+  if target.type != "cuda":
+    for batch in batches:
+      yield _moved(batch, lambda tensor: tensor.to(target))
+    return
+  stream = cuda.Stream(target)
+  copied: deque[tuple[Any, Any]] = deque()  # what says that it is done, and the batch
+  try:
+    for batch in batches:
+      with cuda.stream(stream):
+        moved = _moved(batch, lambda tensor: tensor.to(target, non_blocking=True))
+        done = cuda.Event()
+        done.record(stream)
+      copied.append((done, batch))
+      del batch
+      current = cuda.current_stream(target)
+      current.wait_event(done)
+      # Memory that was taken in one stream is not to be taken again while the other one uses it.
+      _moved(moved, partial(_used_in, current))
+      yield moved
+      del moved
+      while copied and (len(copied) > MOST_COPIED or copied[0][0].query()):
+        copied.popleft()[0].synchronize()
+  finally:
+    for done, _batch in copied:
+      done.synchronize()
+
+
+def _used_in(stream: Any, tensor: Any) -> None:
+  tensor.record_stream(stream)
+
+
+def _moved(part: Any, move: Callable[[Any], Any]) -> Any:
+  """Of a batch, with what `move` makes of its tensors."""
+  if isinstance(part, dict):
+    return {name: _moved(value, move) for name, value in part.items()}
+  if isinstance(part, (list, tuple)):
+    return type(part)([_moved(value, move) for value in part])
+  return move(part) if hasattr(part, "record_stream") else part
 
 
 def follow(loader: ImageLoader, optimizer: Any) -> dict[str, float]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stretto import _stretto
-from stretto._checks import TEXT, expected, is_whole, require
+from stretto._checks import TEXT, expected, is_count, is_whole, require
 from stretto._errors import InvalidArgumentError
 from stretto.data import _remote
 
@@ -111,7 +111,7 @@ class Dataset:
 
 def checked_cache(cache_dir: Any, disk_bytes: Any, storage_options: Any) -> str | None:
   """The folder of a cache for URLs, once all that is said of it makes sense."""
-  if disk_bytes is not None and (not is_whole(disk_bytes) or not 0 < disk_bytes < 2**62):
+  if disk_bytes is not None and (not is_count(disk_bytes) or not 0 < disk_bytes < 2**62):
     raise expected("disk_bytes", "a number of bytes above 0", disk_bytes)
   if storage_options is not None and not isinstance(storage_options, Mapping):
     raise expected("storage_options", "a dictionary", storage_options)
@@ -186,9 +186,13 @@ def concat(datasets: Sequence[Dataset]) -> Dataset:
 
 def path_of(argument: str, source: Any) -> str:
   try:
-    return os.fspath(source) if isinstance(source, os.PathLike) else _text(source)
+    path = os.fspath(source) if isinstance(source, os.PathLike) else _text(source)
   except TypeError:
     raise expected(argument, "a path", source) from None
+  # What is behind a NUL is not seen by the system: another file would be opened.
+  if not path or "\0" in path:
+    raise expected(argument, "a path", path)
+  return os.path.expanduser(path)
 
 
 def _text(source: Any) -> str:

@@ -236,7 +236,7 @@ class Engine:
                       "state, or start the job again", link=str(self._server)) from None
 
   def stats(self) -> dict[str, Any]:
-    self._engine.epoch()  # raises where the loader is closed
+    pinned = self._engine.pinned_bytes()  # raises where the loader is closed
     server = self._server
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with connection:
@@ -250,7 +250,7 @@ class Engine:
         raise CommError(f"ImageLoader: {server} has ended{last_words(server.log)}",
                         link=str(server)) from None
     raise_error(answer)
-    return dict(answer["stats"])
+    return {**answer["stats"], "pinned_bytes": pinned}
 
   def close(self) -> None:
     self._engine.close()

@@ -13,7 +13,7 @@ import numpy as np
 
 from stretto import _stretto
 from stretto._checks import WHOLE, expected, require
-from stretto._errors import InvalidArgumentError
+from stretto._errors import InvalidArgumentError, UnsupportedError
 from stretto.data import _arguments, _host, _options, _phases, _shares, _sources, _targets
 from stretto.data._dataset import Dataset
 from stretto.data._options import IMAGENET_MEAN, IMAGENET_STD
@@ -97,13 +97,17 @@ class ImageLoader:
     storage_options: of a source behind a URL, what fsspec is given for its store.
     share: "host": one process makes the batches of all ranks of this host that do so, from one
       cache and with the threads that all of them bring; `cache_bytes` is of all of them. They give
-      the same arguments but for `rank`, `threads` and `framework`, and make such loaders in the
-      same order. None: in this process.
+      the same arguments but for `rank`, `threads`, `framework` and `pin_memory`, and make such
+      loaders in the same order. None: in this process.
     shares: `stretto.torch.Shares`, by which ranks on chips of unlike speed divide each batch: then
       `batch` is that of all ranks together, which has to be the one of the shares, and this rank's
       batches have as many samples as its share is. The order of all samples is the same whatever
       the shares are. `rank` and `world` are those of the shares. `last` is "drop" or "wrap", and
       `share`, mixup and cutmix cannot be used. The loop is over `shares.batches(loader)`.
+    pin_memory: whether CUDA locks the memory of images, from when on this process uses CUDA, so
+      that `images.to("cuda", non_blocking=True)` copies beside what Python does. Keep such a batch
+      until its copy is done, as `stretto.data.to_device` does: the loader writes into the memory
+      of a batch that was dropped.
 
   Attributes:
     dataset: what is read.
@@ -129,11 +133,14 @@ class ImageLoader:
                epoch_size: int | None = None, cache_dir: str | os.PathLike[str] | None = None,
                disk_bytes: int | None = None,
                storage_options: Mapping[str, Any] | None = None,
-               share: str | None = None, shares: Any = None) -> None:
+               share: str | None = None, shares: Any = None,
+               pin_memory: bool = False) -> None:
     self._finish: Any = None
     self._finished_array = _options.array_maker(framework, dtype)
     if share not in (None, "host"):
       raise expected("share", "'host' or None", share)
+    if not isinstance(pin_memory, (bool, np.bool_)):
+      raise expected("pin_memory", "True or False", pin_memory)
     remote = {"cache_dir": cache_dir, "disk_bytes": disk_bytes, "storage_options": storage_options}
     # All that makes batches what they are, but for whose they are.
     given = {"batch": batch, "size": size, "train": train, "crop": crop, "transforms": transforms,
@@ -148,6 +155,7 @@ class ImageLoader:
     if shares is not None:
       rank, world = _shares.set_shares(options, shares, given, rank, world, share)
     _options.set_place(options, rank, world, threads)
+    options.pin = bool(pin_memory)
     _arguments.set_cache(options, given, shared=share is not None)
     sources = _sources.read(source, remote)
     self.dataset: Dataset = sources.dataset
@@ -297,11 +305,12 @@ class ImageLoader:
 
     Returns:
       Counts: "batches", "ready" (those that did not have to be waited for), "samples", "skipped",
-      "read_bytes", "cache_hits", "cached_samples", "cache_bytes", "threads". Seconds of all threads
-      together: "read_seconds", "decode_seconds", "transform_seconds", and "idle_seconds", in which
-      all batches ahead were ready. Seconds of the thread that takes batches: "waited_seconds" for a
-      batch, of these "first_wait_seconds" for the first one, "asked_seconds" between two batches,
-      and "python_seconds" in the `transforms`. "skipped_names": the first hundred. "verdict": what
+      "read_bytes", "cache_hits", "cached_samples", "cache_bytes", "threads", "pinned_bytes" (of
+      batches, by `pin_memory`). Seconds of all threads together: "read_seconds", "decode_seconds",
+      "transform_seconds", and "idle_seconds", in which all batches ahead were ready. Seconds of the
+      thread that takes batches: "waited_seconds" for a batch, of these "first_wait_seconds" for the
+      first one, "asked_seconds" between two batches, and "python_seconds" in the `transforms`.
+      "skipped_names": the first hundred. "verdict": what
       the job waits for, "device" where the loader is fast enough, or "reading", "decoding" or
       "transforms"; empty before the second batch. "remote": None or, of a source behind a URL since
       it was opened, "fetched" files and "fetched_bytes", "hits" (files that were in the cache when
@@ -323,6 +332,10 @@ class ImageLoader:
     """Ends the threads. Arrays that were given stay valid. May be called again."""
     if self._finish is not None:
       self._finish()
+
+  def __reduce__(self) -> tuple[Any, ...]:
+    raise UnsupportedError("ImageLoader: it has threads, which another process cannot be given: "
+                           "make a loader there, of a Dataset from stretto.data.open, which can be")
 
   def __enter__(self) -> ImageLoader:
     return self

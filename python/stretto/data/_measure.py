@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
+from stretto.data._dataset import Dataset
 from stretto.data._loader import ImageLoader
 
 STAGES = (("reading", "read_seconds"), ("decoding", "decode_seconds"),
           ("transforms", "transform_seconds"))
 WIDTH = 40  # blocks of a whole bar
+MOST_FILES = 20_000  # for other loaders
 
 
 def measure(loader: ImageLoader, seconds: float, step_s: float) -> dict[str, Any]:
@@ -45,6 +48,31 @@ def real(batch: tuple[Any, ...]) -> int:
   return int(batch[2].sum())
 
 
+def jpeg_files(dataset: Dataset) -> list[str]:
+  """What other loaders are given: the JPEG files of a folder on this machine."""
+  if dataset.kind != "folder" or "://" in dataset.source:
+    return []
+  names = (dataset.name(i) for i in range(min(len(dataset), MOST_FILES)))
+  return [os.path.join(dataset.source, name) for name in names
+          if name.lower().endswith((".jpg", ".jpeg"))]
+
+
+def peers_text(peers: list[dict[str, Any]]) -> list[str]:
+  ours = next((row["pictures_per_s"] for row in peers if row["name"] == "stretto"
+               and "failed" not in row), None)
+  lines = ["on one core:"] if peers else []
+  for row in peers:
+    rate = row.get("pictures_per_s")
+    if rate is None:
+      lines.append(f"{row['name']:<10} left out: {row['failed']}")
+      continue
+    share = f"{ours / rate:.1f} x  " if ours and row["name"] != "stretto" else ""
+    lines.append(f"{row['name']:<10} {rate:>7,.0f} pictures/s  {share}{row['about']}")
+  if len(peers) == 1:
+    lines.append("no other loader is installed")
+  return lines
+
+
 def text(result: dict[str, Any]) -> str:
   """For people."""
   spent = result["stages_s"] | {"idle": result["idle_s"]}
@@ -62,4 +90,4 @@ def text(result: dict[str, Any]) -> str:
                f"{what.get(result['verdict'], result['verdict'])}")
   if result["skipped"]:
     lines.append(f"{result['skipped']} pictures could not be read")
-  return "\n".join(lines)
+  return "\n".join(lines + peers_text(result["peers"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -53,12 +54,11 @@ def areas(name: str, crop: Any) -> tuple[float, float]:
 def ramp(name: str, value: Any) -> Ramp | None:
   if value is None:
     return None
-  if is_number(value):
-    return float(value), float(value)
-  if (isinstance(value, str) or not isinstance(value, Sequence) or len(value) != 2
-      or not all(is_number(end) for end in value)):
+  ends = (value, value) if is_number(value) else value
+  if (isinstance(ends, str) or not isinstance(ends, Sequence) or len(ends) != 2
+      or not all(is_number(end) and math.isfinite(end) for end in ends)):
     raise expected(name, "a number or two, from begin to end", value)
-  return float(value[0]), float(value[1])
+  return float(ends[0]), float(ends[1])
 
 
 def read(first: Phase, rows: Any) -> list[Phase]:

@@ -163,6 +163,8 @@ def page(loader: ImageLoader, about: str) -> str:
   title = html.escape(f"{loader.dataset.source}: what the model sees")
   colours = "" if masks is None else legend(classes if boxes is not None else [], masks)
   wide = ' class="wide"' if boxes is not None or masks is not None else ""
-  return (f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
+  text = (f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
           f"<style>{STYLE}</style><h1>{title}</h1><p>{html.escape(about)}</p>{colours}"
           f"<main{wide}>{''.join(figures)}</main></html>\n")
+  # Names of files may have bytes that are no UTF-8.
+  return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -151,6 +151,7 @@ Loader::Impl::Impl(std::shared_ptr<LoaderTeam> shared, int64_t rank, int threads
       mutex(team->mutex),
       work_changed(team->work_changed) {
   planned = following = plan_at(0, 0, nullptr);
+  if (options.pin && options.memory == BatchMemory::kOwn) pool->pin(options.cuda);
   try {
     if (places < kMostPlacesAhead) follow_order();
     team->add(*this, options.threads > 0 ? options.threads : std::max(1, cpu_info().cores - 1));
@@ -253,8 +254,10 @@ std::optional<Batch> Loader::next() {
   m.stats.ready += at_once;
   ++m.stats.batches;
   m.returned_s = now;
+  // A thread that stands still may hold the job for a while, and is not to hold its memory.
+  const std::shared_ptr<Slot> hold = std::move(job->slot);
   if (job->error != nullptr) std::rethrow_exception(std::exchange(job->error, nullptr));
-  Slot& slot = *job->slot;
+  Slot& slot = *hold;
   m.note_given(slot);
   if (m.options.boxes) slot.join_boxes();
   const SlotLayout layout = slot_layout(m.options, *plan.shape, m.classes, plan.cut.batch);
@@ -282,7 +285,7 @@ std::optional<Batch> Loader::next() {
       .mask_dtype = m.options.mask_dtype,
       .epoch = plan.epoch,
       .number = plan.begin / plan.global(),
-      .hold = job->slot};
+      .hold = hold};
 }
 
 void Loader::Impl::note_given(const Slot& slot) {
@@ -395,6 +398,7 @@ Stats Loader::stats() const {
     s.idle_seconds += c.idle_seconds.load(std::memory_order_relaxed);
   }
   s.threads = static_cast<int>(std::ssize(m.team->threads));
+  s.pinned_bytes = m.pool->pinned_bytes();
   lock.unlock();
   const auto* const encoded = m.source.encoded.get();
   const auto* const decoded = m.source.decoded.get();

@@ -21,6 +21,8 @@
 
 namespace stretto::data {
 
+struct CudaDriver;  // pinned.h
+
 enum class PixelLayout : uint8_t { kNchw, kNhwc };
 enum class CacheKind : uint8_t {
   kPage,     // the system's, told what will be read next
@@ -112,6 +114,11 @@ struct LoaderOptions {
   OnError errors = OnError::kRaise;
   int64_t max_pixels = 178'956'970;
   BatchMemory memory = BatchMemory::kOwn;
+  // Lets CUDA lock the memory of pictures (pinned.h), from when on this process uses it, so that a
+  // GPU copies batches beside what the caller does. Then a batch must be held until its copy is
+  // done. With kShared, what SharedLoader maps is locked, and nothing at the other end.
+  bool pin = false;
+  const CudaDriver* cuda = nullptr;  // nullptr: loaded_cuda(); a test has one of its own
 };
 
 // One batch. Its memory belongs to whoever holds it and goes back to the loader with the last copy
@@ -159,7 +166,8 @@ struct Stats {
   double waited_seconds = 0, first_wait_seconds = 0, asked_seconds = 0;
   int64_t ready = 0;  // batches that were ready when next() was called
   int64_t cache_hits = 0, cached_samples = 0;
-  int64_t cache_bytes = 0;  // that they and the cache's tables use
+  int64_t cache_bytes = 0;   // that they and the cache's tables use
+  int64_t pinned_bytes = 0;  // of batches, by CUDA
   int threads = 0;
   std::vector<std::string> skipped_names;  // the first hundred that differ
   std::optional<RemoteStats> remote;       // of a dataset behind URLs

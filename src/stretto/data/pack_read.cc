@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <filesystem>
 
 #include "stretto/base/error.h"
 #include "stretto/base/file.h"
@@ -176,6 +177,11 @@ Dataset open_pack(const std::string& source) {
                       fmt::format("the pack was interrupted: run `stretto pack SRC {}` again to "
                                   "resume",
                                   source));
+  }
+  std::error_code unknown;
+  using std::filesystem::exists;
+  if (exists(source, unknown) && !exists(fmt::format("{}/{}", source, kPackIndex), unknown)) {
+    throw FormatError(source, -1, "it is no pack: expected a folder that `stretto pack` wrote");
   }
   return dataset_of(source, read_pack_index(source));
 }

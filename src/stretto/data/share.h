@@ -42,6 +42,7 @@ class SharedLoader {
   std::vector<int64_t> indices(int64_t epoch) const;
   Position position() const;
   void load(const Position& position);
+  int64_t pinned_bytes() const;  // of batches, as in Stats
 
  private:
   struct Impl;

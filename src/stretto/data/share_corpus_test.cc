@@ -63,6 +63,7 @@ TEST(ShareCorpus, WrongBatchesAreNotHandedOn) {
 
 TEST(ShareCorpus, ChangedScriptsEndToo) {
   std::mt19937 random(16);  // the seed
+  const int64_t before = open_files();
   for (const auto& [name, script] : scripts()) {
     if (name == "stalls") continue;  // it is waited for
     SCOPED_TRACE(name);
@@ -75,6 +76,7 @@ TEST(ShareCorpus, ChangedScriptsEndToo) {
       const ShareFindings findings = run(changed);
       EXPECT_TRUE(findings.ended);
       EXPECT_EQ(findings.wrong, 0);
+      EXPECT_EQ(open_files(), before);
     }
   }
 }

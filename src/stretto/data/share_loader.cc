@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
@@ -16,6 +17,7 @@
 #include "stretto/base/fork.h"
 #include "stretto/base/interrupt.h"
 #include "stretto/data/loader_impl.h"
+#include "stretto/data/pinned.h"
 #include "stretto/data/share.h"
 #include "stretto/data/share_wire.h"
 
@@ -64,16 +66,22 @@ class Mapping {
       throw_unsupported("{} bytes cannot be mapped: {}", bytes, std::strerror(errno));
     }
   }
-  ~Mapping() { ::munmap(data_, bytes_); }
+  ~Mapping() {
+    pinned_.unpin();
+    ::munmap(data_, bytes_);
+  }
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
 
   std::byte* data() const { return static_cast<std::byte*>(data_); }
   int64_t bytes() const { return static_cast<int64_t>(bytes_); }
+  void pin(const CudaDriver* driver) { pinned_.pin(driver, data_, bytes()); }
+  int64_t pinned_bytes() const { return pinned_.bytes(); }
 
  private:
   void* data_;
   const size_t bytes_;
+  Pinned pinned_;
 };
 
 // Slots that nobody here holds any more, until the other process is told with the next request.
@@ -271,6 +279,12 @@ struct SharedLoader::Impl {
     if (found == slots.end() || found->second->bytes() != bytes) {
       fail("sent a batch in memory that it had not sent");
     }
+    if (options.pin) {
+      found->second->pin(options.cuda != nullptr ? options.cuda : loaded_cuda());
+      int64_t all = 0;
+      for (const auto& [of, mapping] : slots) all += mapping->pinned_bytes();
+      pinned_bytes.store(all, std::memory_order_relaxed);
+    }
     return found->second;
   }
 
@@ -331,6 +345,7 @@ struct SharedLoader::Impl {
   const uint64_t forks = stretto::forks();
   const std::shared_ptr<GivenBack> given_back = std::make_shared<GivenBack>();
   std::unordered_map<uint64_t, std::shared_ptr<Mapping>> slots;
+  std::atomic<int64_t> pinned_bytes{0};
 
   // Of the request that is not answered yet: an interrupt may have ended the wait for it.
   std::optional<Ask> pending;
@@ -399,6 +414,10 @@ int64_t SharedLoader::batches(int64_t epoch) const {
 
 std::vector<int64_t> SharedLoader::indices(int64_t epoch) const {
   return indices_of_epoch(impl_->options, impl_->dataset.size(), epoch);
+}
+
+int64_t SharedLoader::pinned_bytes() const {
+  return impl_->pinned_bytes.load(std::memory_order_relaxed);
 }
 
 Position SharedLoader::position() const {

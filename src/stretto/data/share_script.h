@@ -415,6 +415,7 @@ class ScriptedRank {
   ~ScriptedRank() {
     end_.close();
     if (thread_.joinable()) thread_.join();
+    close_files();
   }
 
   ShareFindings run() {
@@ -458,6 +459,10 @@ class ScriptedRank {
 
   void say(std::string_view bytes) {
     if (!bytes.empty()) gone_ = !end_.say(bytes, std::exchange(files_, {}));
+    close_files();
+  }
+
+  void close_files() {
     for (const int file : std::exchange(files_, {})) ::close(file);
   }
 

@@ -26,6 +26,12 @@ constexpr int64_t kHugePage = int64_t{2} << 20;
 // page faults.
 int64_t slot_alignment(int64_t bytes) { return bytes >= 2 * kHugePage ? kHugePage : 64; }
 
+// What is pinned shares no page with anything else.
+int64_t whole_pages(int64_t bytes) {
+  constexpr int64_t kPage = 4096;
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
 #if defined(__linux__)
 // Whoever maps it need not fear that it is cut short, which would be a signal.
 std::byte* shared_memory(int64_t bytes, int& file) {
@@ -81,7 +87,8 @@ Slot::Slot(int64_t wanted, int64_t n, BatchMemory memory)
     }
   } else {
     data = static_cast<std::byte*>(
-        std::aligned_alloc(static_cast<size_t>(slot_alignment(bytes)), static_cast<size_t>(bytes)));
+        std::aligned_alloc(static_cast<size_t>(whole_pages(slot_alignment(bytes))),
+                           static_cast<size_t>(whole_pages(bytes))));
   }
   if (data == nullptr) {
     return_memory(bytes);
@@ -95,6 +102,7 @@ Slot::Slot(int64_t wanted, int64_t n, BatchMemory memory)
 }
 
 Slot::~Slot() {
+  pinned.unpin();
 #if defined(__linux__)
   if (mapped) {
     ::munmap(data, static_cast<size_t>(bytes));
@@ -142,6 +150,11 @@ SlotPool::SlotPool(size_t keep, BatchMemory memory, std::function<void()> on_fre
   free_.reserve(keep);
 }
 
+void SlotPool::pin(const CudaDriver* driver) {
+  pins_ = true;
+  driver_ = driver;
+}
+
 bool SlotPool::has_room() const {
   const std::lock_guard lock(mutex_);
   // Nothing comes back to a pool that was closed.
@@ -177,6 +190,11 @@ std::shared_ptr<Slot> SlotPool::take(int64_t bytes, int64_t count) {
     slot->number = next_number_++;
     numbers_.push_back(slot->number);
   }
+  if (pins_) {
+    const int64_t before = slot->pinned.bytes();
+    slot->pinned.pin(driver_ != nullptr ? driver_ : loaded_cuda(), slot->data, slot->bytes);
+    pinned_bytes_.fetch_add(slot->pinned.bytes() - before, std::memory_order_relaxed);
+  }
   return {slot.release(), [pool = shared_from_this()](Slot* s) { pool->give_back(s); }};
 }
 
@@ -198,6 +216,7 @@ void SlotPool::give_back(Slot* slot) {
 }
 
 void SlotPool::forget(const Slot& slot) {
+  pinned_bytes_.fetch_sub(slot.pinned.bytes(), std::memory_order_relaxed);
   std::erase(numbers_, slot.number);  // there are a few
   most_ = std::max(keep_, numbers_.size());
 }

@@ -1,6 +1,7 @@
 // The memory of batches, which goes round between the loader and whoever holds a batch.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
@@ -10,6 +11,7 @@
 
 #include "stretto/data/instance_masks.h"
 #include "stretto/data/loader.h"
+#include "stretto/data/pinned.h"
 
 namespace stretto::data {
 
@@ -40,10 +42,11 @@ struct Slot {
   Slot& operator=(const Slot&) = delete;
 
   int64_t bytes;              // of `data`
-  std::byte* data = nullptr;  // aligned to 64 bytes
+  std::byte* data = nullptr;  // whole pages
   int file = -1;              // with kShared: the memfd, whose size is sealed; -1: closed already
   bool mapped = false;        // kShared
-  uint64_t number = 0;        // of all slots of a pool each has another one
+  Pinned pinned;
+  uint64_t number = 0;  // of all slots of a pool each has another one
   std::vector<int64_t> labels, samples;
   std::unique_ptr<bool[]> real;
   int64_t count;
@@ -69,6 +72,8 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
   // Slots are numbered from `first` on.
   explicit SlotPool(size_t keep, BatchMemory memory = BatchMemory::kOwn,
                     std::function<void()> on_free = {}, uint64_t first = 1);
+  // From now on slots that are taken are pinned as LoaderOptions::pin says.
+  void pin(const CudaDriver* driver);
 
   // Whether a slot is free, or fewer than `keep` and those of grow() are in use. Memory for another
   // one takes a while until it is there, longer than to wait for one that is about to come back.
@@ -81,6 +86,7 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
   void close();
   // Numbers of the slots that are not freed, in order.
   std::vector<uint64_t> numbers() const;
+  int64_t pinned_bytes() const { return pinned_bytes_.load(std::memory_order_relaxed); }
 
  private:
   void give_back(Slot* slot);
@@ -95,6 +101,9 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
   uint64_t next_number_;
   std::vector<uint64_t> numbers_;
   std::vector<std::unique_ptr<Slot>> free_;
+  bool pins_ = false;
+  const CudaDriver* driver_ = nullptr;  // nullptr: loaded_cuda()
+  std::atomic<int64_t> pinned_bytes_{0};
 };
 
 }  // namespace stretto::data

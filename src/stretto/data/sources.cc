@@ -43,6 +43,7 @@ std::string list_of_sources() {
 std::span<const SourceRow> sources() { return kSources; }
 
 Dataset open_dataset(const std::string& source, std::string_view kind) {
+  if (source.empty()) throw_invalid("open_dataset: expected a path, got an empty string");
   if (source.find("://") != source.npos && ::access(source.c_str(), F_OK) != 0) {
     throw_unsupported(
         "{}: URLs are opened by stretto.data.open() and ImageLoader in Python, or by open_remote() "

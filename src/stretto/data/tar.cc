@@ -1,5 +1,7 @@
 #include "stretto/data/tar.h"
 
+#include <unistd.h>
+
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -17,6 +19,12 @@ using nlohmann::json;
 constexpr uint64_t kLongestNumber = 32, kLongestJson = uint64_t{1} << 20;
 
 bool is_tar_name(std::string_view name) { return name.ends_with(".tar"); }
+
+// It is told what to do.
+bool is_compressed_name(std::string_view name) {
+  return name.ends_with(".tgz") || name.ends_with(".tar.gz") || name.ends_with(".tar.zst") ||
+         name.ends_with(".tar.xz") || name.ends_with(".tar.bz2");
+}
 
 // "a/b.c.jpg": "a/b" and "c.jpg" in small letters.
 struct SplitName {
@@ -149,13 +157,17 @@ class Grouper {
 
 }  // namespace
 
-bool is_tar(const std::string& source) { return names_containers(source, is_tar_name); }
+bool is_tar(const std::string& source) {
+  return names_containers(source, is_tar_name) ||
+         (is_compressed_name(source) && ::access(source.c_str(), F_OK) == 0);
+}
 
 std::vector<Found> find_in_tar(const std::string& path, const std::string& name) {
   return Grouper(path, name).run();
 }
 
 Dataset open_tar(const std::string& source) {
+  if (is_compressed_name(source)) throw_compressed(source);
   return open_containers(source, "tar", list_containers(source, is_tar_name),
                          [](const std::string& file) { return find_in_tar(file); });
 }

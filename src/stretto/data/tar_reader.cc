@@ -67,6 +67,22 @@ struct TarReader::Header {
   }
 };
 
+// By gzip, zstd, xz or bzip2.
+bool TarReader::is_compressed(const Header& header) {
+  const std::string_view begin(reinterpret_cast<const char*>(&header), 6);
+  return begin.starts_with("\x1F\x8B") || begin.starts_with("\x28\xB5\x2F\xFD") ||
+         begin.starts_with(
+             "\xFD"
+             "7zXZ") ||
+         begin.starts_with("BZh");
+}
+
+void throw_compressed(const std::string& path) {
+  throw FormatError(path, -1,
+                    "the archive is compressed, so that no member can be read without those before "
+                    "it: decompress it to a .tar file, which for pictures is hardly any larger");
+}
+
 TarReader::TarReader(const std::string& path, const std::string& name) : file_(path, name) {
   static_assert(sizeof(Header) == kBlock);
 }
@@ -93,6 +109,7 @@ bool TarReader::read_header(Header& header) {
       at_ = file_.size();
       return false;
     }
+    if (header_at_ == 0 && is_compressed(header)) throw_compressed(file_.path());
     throw FormatError(file_.path(), static_cast<int64_t>(header_at_),
                       size < kBlock ? "the archive ends in a header"
                                     : "expected the header of a tar member: its checksum is wrong");

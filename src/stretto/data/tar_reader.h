@@ -30,6 +30,7 @@ class TarReader {
  private:
   struct Header;
   bool read_header(Header& header);
+  static bool is_compressed(const Header& header);
   std::string extension(const Header& header, uint64_t size);
   void apply_pax(std::string_view records);
 
@@ -41,5 +42,8 @@ class TarReader {
   uint64_t long_size_ = 0;
   bool has_long_name_ = false, has_long_size_ = false;
 };
+
+// Says that an archive has to be decompressed first.
+[[noreturn]] void throw_compressed(const std::string& path);
 
 }  // namespace stretto::data

@@ -134,6 +134,20 @@ TEST(Tar, ArchivesMayFollowEachOther) {
                    "sample 1: expected a member 1.jpg"));
 }
 
+TEST(Tar, CompressedArchivesAreSaidToBe) {
+  const TestFolder folder;
+  for (const char* begin : {"\x1F\x8B\x08", "\x28\xB5\x2F\xFD",
+                            "\xFD"
+                            "7zXZ",
+                            "BZh9"}) {
+    for (const char* name : {"a.tar", "a.tar.gz", "a.tgz", "a.tar.zst", "a.tar.xz", "a.tar.bz2"}) {
+      const std::string archive = folder.write(name, begin + std::string(600, 'x'));
+      EXPECT_TRUE(says(error_of<FormatError>([&] { open_dataset(archive); }),
+                       std::string(name) + ": the archive is compressed"));
+    }
+  }
+}
+
 TEST(Tar, OtherThingsBehindTheEndAreNotRead) {
   const TestFolder folder;
   const std::string whole = tar_member("1.jpg", "a") + tar_end();

@@ -124,7 +124,9 @@ HWY_INLINE bool read_difference(BitReader& in, const HuffmanTable& table, int32_
   in.refill();
   const uint32_t entry = next_symbol(in, table);
   const Value value = value_of(entry, in.buffer);
-  dc += value.with_sign(value.size);
+  // Where there is no code any number may come out; what is wrong is found below.
+  dc = static_cast<int32_t>(static_cast<uint32_t>(dc) +
+                            static_cast<uint32_t>(value.with_sign(value.size)));
   in.use(used_bits(entry));
   return entry != 0 && dc <= 32767 && dc >= -32768;
 }

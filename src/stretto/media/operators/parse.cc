@@ -38,19 +38,28 @@ double number(const Operator& op, const Parameter& p, std::string_view text) {
   return value;
 }
 
-void set(Configured& c, size_t place, std::string_view argument) {
+// `given`: a bit for each parameter that has a value.
+void set(Configured& c, size_t place, std::string_view argument, uint64_t& given) {
+  const auto once = [&](size_t i) {
+    if ((given >> i & 1) != 0) {
+      throw_invalid("operators: {} of {} is given twice", c.op->parameters[i].name, c.op->name);
+    }
+    given |= uint64_t{1} << i;
+  };
   const auto equals = argument.find('=');
   const auto& known = c.op->parameters;
   if (equals == argument.npos) {
     if (place >= known.size()) {
       throw_invalid("operators: too many parameters: {}", parameters_of(*c.op));
     }
+    once(place);
     c.parameters[place] = number(*c.op, known[place], argument);
     return;
   }
   const std::string_view name = trimmed(argument.substr(0, equals));
   for (size_t i = 0; i < known.size(); ++i) {
     if (known[i].name != name) continue;
+    once(i);
     c.parameters[i] = number(*c.op, known[i], trimmed(argument.substr(equals + 1)));
     return;
   }
@@ -95,9 +104,10 @@ Operators parse_operators(std::string_view text) {
       const auto close = rest.find(')', end);
       if (close == rest.npos) throw_invalid("operators: '{}': a ) is missing", rest);
       std::string_view arguments = trimmed(rest.substr(end + 1, close - end - 1));
+      uint64_t given = 0;
       for (size_t place = 0; !arguments.empty(); ++place) {
         const auto comma = arguments.find(',');
-        set(c, place, trimmed(arguments.substr(0, comma)));
+        set(c, place, trimmed(arguments.substr(0, comma)), given);
         if (comma == arguments.npos) break;
         arguments = trimmed(arguments.substr(comma + 1));
         if (arguments.empty()) throw_invalid("operators: '{}': a value is missing", rest);

@@ -1,13 +1,25 @@
-"""Loaders of pictures that bench.data compares: a row per loader, each at its best setting.
+"""Loaders of pictures that bench.data and `stretto data bench` compare: a row per loader, each at
+its best setting.
 
 A row's function is given a Job and returns an iterator without end over batches of float32, of
 shape N, C, H, W, normalised. `about` says what is called, so that nobody has to guess.
+
+    python -m stretto.data._peers NAME FOLDER --seconds S <names.json
+
+times one of them on one core, on files that standard input names.
 """
 
 from __future__ import annotations
 
+import argparse
 import functools
+import importlib.util
+import json
+import os
 import random
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +37,8 @@ class Job:
   # The whole picture without a draw, in the order of names: to compare pixels.
   check: bool = False
   pack: Path | None = None
+  size: int = SIZE
+  names: tuple[str, ...] = ()  # of the files; empty: all of the folder
 
   @property
   def scale(self) -> tuple[float, float]:
@@ -39,6 +53,8 @@ class Job:
     return 0.0 if self.check else 0.5
 
   def files(self) -> list[str]:
+    if self.names:
+      return list(self.names)
     return sorted(str(path) for path in self.folder.glob("*/*.jpg"))
 
   def order(self) -> Iterator[str]:
@@ -78,7 +94,7 @@ def stretto_rows(job: Job, source: str = "folder", cache: str = "page") -> Itera
   path = job.folder if source == "folder" else job.pack
   if path is None:
     raise ImportError("no pack: --pack FOLDER")
-  loader = ImageLoader(path, job.batch, SIZE, crop=job.scale, flip=job.flip, threads=job.cores,
+  loader = ImageLoader(path, job.batch, job.size, crop=job.scale, flip=job.flip, threads=job.cores,
                        cache=cache, sampler="sequential" if job.check else "shuffle")
   if cache != "page" and not job.check:
     list(map(len, loader))  # fills the cache, as the first epoch of a training does
@@ -91,7 +107,7 @@ def torchvision_pil(job: Job, workers: int) -> Iterator[Any]:
   from torchvision.datasets import ImageFolder
 
   torch.set_num_threads(1)
-  steps = [transforms.RandomResizedCrop(SIZE, job.scale, job.ratio),
+  steps = [transforms.RandomResizedCrop(job.size, job.scale, job.ratio),
            transforms.RandomHorizontalFlip(job.flip), transforms.ToTensor(),
            transforms.Normalize(MEAN, STD)]
   dataset = ImageFolder(str(job.folder), transforms.Compose(steps))
@@ -117,7 +133,7 @@ def torchvision_v2(job: Job, workers: int, decoder: str) -> Iterator[Any]:
       return decode_jpeg(read_file(file), ImageReadMode.RGB)
 
   torch.set_num_threads(1)
-  crop = v2.Compose([v2.RandomResizedCrop(SIZE, job.scale, job.ratio, antialias=True),
+  crop = v2.Compose([v2.RandomResizedCrop(job.size, job.scale, job.ratio, antialias=True),
                      v2.RandomHorizontalFlip(job.flip)])
   finish = v2.Compose([v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)])
 
@@ -145,7 +161,7 @@ def dali(job: Job) -> Iterator[Any]:
     decoded = fn.decoders.image_random_crop(
       files, device="cpu", random_area=list(job.scale), random_aspect_ratio=list(job.ratio),
       output_type=types.RGB)
-    resized = fn.resize(decoded, size=(SIZE, SIZE), interp_type=types.INTERP_TRIANGULAR,
+    resized = fn.resize(decoded, size=(job.size,) * 2, interp_type=types.INTERP_TRIANGULAR,
                         antialias=True)
     mirror = fn.random.coin_flip(probability=job.flip)
     return fn.crop_mirror_normalize(
@@ -174,7 +190,7 @@ def spdl(job: Job) -> Iterator[Any]:
     x0, y0, x1, y1 = draw_crop(job, draw, packets.width, packets.height)
     flip = "hflip," if draw.random() < job.flip else ""
     return spdl.io.decode_packets(packets, filter_desc=(
-      f"crop={x1 - x0}:{y1 - y0}:{x0}:{y0},scale={SIZE}:{SIZE}:flags=bilinear,{flip}"
+      f"crop={x1 - x0}:{y1 - y0}:{x0}:{y0},scale={job.size}:{job.size}:flags=bilinear,{flip}"
       "format=pix_fmts=rgb24"))
 
   def make(files: list[str], pool: ThreadPoolExecutor | None) -> Any:
@@ -209,7 +225,7 @@ def ffcv_like(job: Job, raw: bool) -> Iterator[Any]:
   def decode(file: str, out: np.ndarray) -> None:
     pixels = kept[file] if raw else read(file)
     x0, y0, x1, y1 = draw_crop(job, draw, pixels.shape[1], pixels.shape[0])
-    small = cv2.resize(pixels[y0:y1, x0:x1], (SIZE, SIZE), interpolation=cv2.INTER_AREA)
+    small = cv2.resize(pixels[y0:y1, x0:x1], (job.size,) * 2, interpolation=cv2.INTER_AREA)
     if draw.random() < job.flip:
       small = small[:, ::-1]
     for channel in range(3):
@@ -217,8 +233,27 @@ def ffcv_like(job: Job, raw: bool) -> Iterator[Any]:
 
   pool = ThreadPoolExecutor(job.cores) if job.cores > 1 else None
   for files in job.batches():
-    out = np.empty((job.batch, 3, SIZE, SIZE), np.float32)
+    out = np.empty((job.batch, 3, job.size, job.size), np.float32)
     list((pool.map if pool else map)(decode, files, out))
+    yield out
+
+
+def pillow(job: Job) -> Iterator[Any]:
+  """A loop over PIL and NumPy, as scripts have it that need nothing else."""
+  import numpy as np
+  from PIL import Image
+
+  draw = random.Random(1)
+  mean, std = (np.array(v, np.float32) for v in (MEAN, STD))
+  for files in job.batches():
+    out = np.empty((job.batch, 3, job.size, job.size), np.float32)
+    for i, file in enumerate(files):
+      with Image.open(file) as opened:
+        picture = opened.convert("RGB")
+      small = picture.resize((job.size,) * 2, Image.Resampling.BILINEAR,
+                             draw_crop(job, draw, *picture.size))
+      pixels = (np.asarray(small, np.float32) / 255 - mean) / std
+      out[i] = (pixels[:, ::-1] if draw.random() < job.flip else pixels).transpose(2, 0, 1)
     yield out
 
 
@@ -263,3 +298,73 @@ def rows() -> list[Row]:
     Row("ffcv-raw-like", "calls of FFCV's raw pipeline, made again: INTER_AREA, table",
         partial(ffcv_like, raw=True), "opencv-python-headless", 6.0),
   ]
+
+
+# What a row imports first, of those that `stretto data bench` times beside ImageLoader.
+IMPORTED = {"pillow": "PIL", "pil": "torchvision", "v2": "torchvision", "torchcodec": "torchcodec",
+            "dali": "nvidia.dali", "spdl": "spdl"}
+START_S = 120  # for imports and the first batch, beside the time of the measurement
+
+
+def on_one_core() -> list[Row]:
+  ours, *others = rows()
+  return [ours, Row("pillow", "PIL and NumPy in a loop", pillow, "pillow"),
+          *(row for row in others if row.name in IMPORTED)]
+
+
+def installed() -> list[Row]:
+  """Rows for one core whose package is here, with ImageLoader."""
+  def there(name: str) -> bool:
+    try:
+      return importlib.util.find_spec(name) is not None
+    except ImportError:  # of "nvidia.dali" without "nvidia"
+      return False
+
+  return [row for row in on_one_core() if row.name == "stretto" or there(IMPORTED[row.name])]
+
+
+def compare(folder: str, names: list[str], size: int, batch: int,
+            seconds: float) -> list[dict[str, Any]]:
+  """Pictures per second of each row on one core, one after the other; those that fail say why."""
+  found = []
+  for row in installed():
+    command = [sys.executable, "-m", "stretto.data._peers", row.name, folder, "--size", str(size),
+               "--batch", str(batch), "--seconds", str(seconds)]
+    entry: dict[str, Any] = {"name": row.name, "about": row.about}
+    try:
+      done = subprocess.run(command, input=json.dumps(names), capture_output=True, text=True,
+                            timeout=START_S + 2 * seconds)
+      if done.returncode == 0:
+        entry |= json.loads(done.stdout.splitlines()[-1])
+      else:
+        entry["failed"] = (done.stderr.strip().splitlines() or ["it ended"])[-1][:200]
+    except subprocess.TimeoutExpired:
+      entry["failed"] = f"it took more than {START_S + 2 * seconds:.0f} s"
+    found.append(entry)
+  return found
+
+
+def main() -> None:
+  parser = argparse.ArgumentParser(prog="python -m stretto.data._peers")
+  parser.add_argument("name")
+  parser.add_argument("folder", type=Path)
+  parser.add_argument("--size", type=int, default=SIZE)
+  parser.add_argument("--batch", type=int, default=64)
+  parser.add_argument("--seconds", type=float, default=3.0)
+  options = parser.parse_args()
+  if hasattr(os, "sched_setaffinity"):
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+  row = next(row for row in on_one_core() if row.name == options.name)
+  batches = row.start(Job(options.folder, 1, options.batch, size=options.size,
+                          names=tuple(json.load(sys.stdin))))
+  for _ in range(4):  # those that were made ahead while nobody measured
+    next(batches)
+  count, begin = 0, time.perf_counter()
+  while count == 0 or time.perf_counter() - begin < options.seconds:
+    next(batches)
+    count += options.batch
+  print(json.dumps({"pictures_per_s": count / (time.perf_counter() - begin)}))
+
+
+if __name__ == "__main__":
+  main()
