@@ -31,6 +31,11 @@ for word in sys.argv[1:]:
     while time.monotonic() < stop and not (
         os.path.exists("validation.jsonl") and name in open("validation.jsonl").read()):
       time.sleep(0.05)
+  elif seconds == "folder":  # until there is no file to write results to, and a little longer
+    stop = time.monotonic() + 100
+    while time.monotonic() < stop and not os.path.isdir("validation.jsonl"):
+      time.sleep(0.05)
+    time.sleep(5)
   else:
     time.sleep(float(seconds))
 """
@@ -243,7 +248,7 @@ def test_a_launcher_that_is_killed_takes_the_validation_with_it(job):
 
 def test_results_that_cannot_be_written_do_not_stop_the_training(job):
   body = "os.mkdir('validation.jsonl') if text == '1' else 0"
-  said = job.run(["a.pt:1:3", "b.pt:2:0"], body=body)
+  said = job.run(["a.pt:1:folder", "b.pt:2:0"], body=body)
   assert "ended, and the training goes on" in said
 
 
