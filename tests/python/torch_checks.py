@@ -347,6 +347,16 @@ def check_ddp_hooks(rank, size):
   close(train(model, rank, size), want)
 
 
+def check_compiled(rank, size):
+  """DDP broadcasts buffers in compiled forward passes: C++ calls the group amid torch.compile."""
+  want = train(network(), rank, size, whole=True)
+  model = nn.parallel.DistributedDataParallel(network())
+  close(train(torch.compile(model, backend="eager"), rank, size), want)
+  model = nn.parallel.DistributedDataParallel(nn.Sequential(network(), nn.BatchNorm1d(3)))
+  for _ in range(2):
+    torch.compile(model, backend="eager")(batch(0, rank, size)[0][0]).sum().backward()
+
+
 def check_codec(rank, size):
   want = train(network(), rank, size, whole=True)
   model = nn.parallel.DistributedDataParallel(network())
