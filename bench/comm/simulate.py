@@ -86,12 +86,33 @@ def arguments(words: list[str]) -> argparse.Namespace:
   return args
 
 
-def ask(args: argparse.Namespace, ranks: int, **request) -> dict:
+def show(words: str) -> None:
+  """What is played now: at 512 ranks some operations and the tuning take a minute each."""
+  if sys.stderr.isatty():
+    print(f"\r\033[K{words}", end="", file=sys.stderr, flush=True)
+
+
+def doing(ranks: int, what: str, request: dict) -> str:
+  if what == "negotiation":
+    return f"{ranks} ranks negotiate {request['names']} names"
+  about = f"a step of {size_text(request['bytes'])}" if what == "tuning" else \
+      f"{request['kind']} of {size_text(request['bytes'])}"
+  return " ".join([f"{ranks} ranks {'tune' if what == 'tuning' else 'play'} {about}",
+                   request.get("algorithm", "")]).rstrip()
+
+
+def ask(args: argparse.Namespace, ranks: int, what: str = "", **request) -> dict:
   from stretto import _stretto
-  return json.loads(_stretto.comm_simulate(json.dumps(
+  if what != "link":
+    show(doing(ranks, what, request) + " ...")
+  if what:
+    request["what"] = what
+  answer = json.loads(_stretto.comm_simulate(json.dumps(
       {"ranks": ranks, "ranks_per_host": args.ranks_per_host,
        "hosts_per_rack": args.hosts_per_rack, "link": LINKS[args.link],
        "most_steps": args.most_steps, "codec": args.codec} | request)))
+  show("")
+  return answer
 
 
 def operations(args: argparse.Namespace, ranks: int) -> Iterator[dict]:

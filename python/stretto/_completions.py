@@ -8,15 +8,17 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from stretto._errors import Error, InvalidArgumentError, UnsupportedError
+from stretto._errors import CommError, Error, InvalidArgumentError, UnsupportedError
 
 LOG = logging.getLogger("stretto")
 
 # How long the thread waits in C++ before it checks whether it should end.
 IDLE_S = 5.0
+# The same while a callback waits for operations whose handles may become known meanwhile.
+CALLBACK_POLL_S = 0.05
 
 # A function that is called when an operation ends, with None or the error. An Engine passes a
 # second argument: the rank of the group that a RECV got its data from, -1 for other operations.
@@ -35,6 +37,8 @@ class Completions:
     # Signal handlers and destructors may come back to a thread that has it.
     self._lock = threading.RLock()
     self._pending: dict[int, Done] = {}
+    # Operations that are over and whose callbacks have not been called: handle, error, source.
+    self._ended: deque[tuple[Any, ...]] = deque()
     self._dropped: deque[tuple[int, Done]] = deque()
     self._thread: threading.Thread | None = None
     self._closed = False
@@ -52,11 +56,30 @@ class Completions:
       # Before the operation, which nobody would report if the thread did not start.
       if self._thread is None and not self._closed:
         self._thread = start_thread("stretto-completions", complete, self.native, self._lock,
-                                    self._pending, weakref.ref(self))
+                                    self._pending, self._ended, weakref.ref(self))
         THREADS.add(self._thread)
       handle = submit()
       self._pending[handle] = done
     return handle
+
+  def _is_calling_back(self) -> bool:
+    """Whether this is the completion thread: while it waits, it calls nothing."""
+    return threading.current_thread() is self._thread
+
+  def _finish_in_callback(self, handles: Callable[[], Sequence[int]],
+                          is_over: Callable[[], bool]) -> None:
+    """For a callback that waits for other operations: calls theirs. Callbacks of further operations
+    come after it, so ranks whose callbacks start operations start them in the same order."""
+    while not is_over():
+      mine = handles()
+      ready = next((entry for entry in self._ended if entry[0] in mine), None)
+      if ready is not None:
+        self._ended.remove(ready)
+        call_back(self._lock, self._pending, *ready)
+      elif self._closed:
+        raise CommError("the engine was closed")
+      else:
+        self._ended.extend(self.native.next_completions(CALLBACK_POLL_S))
 
   def _drop_handle(self, handle: int, done: Done) -> None:
     """`done` will be called for the handle after a later call of another method, or within a few
@@ -170,21 +193,26 @@ def start_thread(name: str, target: Callable[..., None], *args: Any) -> threadin
 
 
 def complete(native: Any, lock: threading.RLock, pending: dict[int, Done],
-             owner: weakref.ref[Completions]) -> None:
+             ended: deque[tuple[Any, ...]], owner: weakref.ref[Completions]) -> None:
   """What the thread runs: takes batches of ended operations and calls their callbacks. It goes on
   when one of them fails, because others wait for the next."""
   while True:
-    batch = native.next_completions(IDLE_S)
+    ended.extend(native.next_completions(IDLE_S))
     completions = owner()
-    for handle, error, *source in batch:
-      with lock:
-        done = pending.pop(handle, None)
-      if done is not None:  # else a callback has closed the engine, which has called this one
-        guarded(done, error, *source)
+    while ended:
+      call_back(lock, pending, *ended.popleft())
     if completions is None or completions._closed:
       return
     guarded(completions._take_dropped)
     del completions
+
+
+def call_back(lock: threading.RLock, pending: dict[int, Done], handle: int,
+              error: Exception | None, *source: int) -> None:
+  with lock:
+    done = pending.pop(handle, None)
+  if done is not None:  # else a callback has closed the engine, which has called this one
+    guarded(done, error, *source)
 
 
 def guarded(call: Callable[..., None], *args: Any) -> None:

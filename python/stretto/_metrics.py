@@ -6,12 +6,14 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import threading
 import weakref
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
+from stretto._checks import shown
 from stretto._completions import start_thread
 from stretto._errors import Error, InvalidArgumentError, UnsupportedError
 
@@ -93,8 +95,8 @@ os.register_at_fork(after_in_child=in_child)
 def address_of(text: str) -> tuple[str, int]:
   """ "9400", on every interface, or "127.0.0.1:9400"."""
   host, _, port = text.rpartition(":")
-  if not port.isdigit() or not 0 < int(port) <= LARGEST_PORT:
-    raise InvalidArgumentError(f"{VARIABLE}: expected PORT or HOST:PORT, got '{text}'")
+  if not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) <= LARGEST_PORT:
+    raise InvalidArgumentError(f"{VARIABLE}: expected PORT or HOST:PORT, got {shown(text)}")
   return host.strip("[]"), int(port)
 
 

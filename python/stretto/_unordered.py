@@ -5,10 +5,12 @@ which names are ready on all ranks."""
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Callable, Sequence
 
 from stretto import comm
+from stretto._checks import shown
 from stretto._completions import FORKED, Closed, follow_forks
 from stretto._errors import InvalidArgumentError
 
@@ -16,7 +18,15 @@ LOG = logging.getLogger("stretto")
 
 
 def stall_limit_s() -> float:
-  return float(os.environ.get("STRETTO_STALL_WARNING", "60"))
+  text = os.environ.get("STRETTO_STALL_WARNING", "60")
+  try:
+    seconds = float(text)
+    if 0 <= seconds < math.inf:
+      return seconds
+  except ValueError:
+    pass
+  raise InvalidArgumentError(
+      f"STRETTO_STALL_WARNING: expected seconds of at least 0, got {shown(text)}")
 
 
 class Unordered:

@@ -23,6 +23,17 @@ def run(*words: str) -> subprocess.CompletedProcess:
                         timeout=400, capture_output=True, text=True, check=False)
 
 
+def test_a_terminal_shows_what_takes_long(monkeypatch, capsys):
+  monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+  assert simulate.main(["--ranks", "8", "--sizes", "4K", "--names", "20", "--step", "4M"]) == 0
+  shown = capsys.readouterr().err.split("\r\033[K")
+  assert "8 ranks play all_reduce of 4 KB ..." in shown
+  assert "8 ranks play all_reduce of 4 KB direct ..." in shown
+  assert "8 ranks negotiate 20 names ..." in shown
+  assert "8 ranks tune a step of 4 MB ..." in shown
+  assert shown[-1] == "", "the last line is wiped"
+
+
 def test_a_report_has_all_parts_and_a_page(tmp_path):
   out, page = tmp_path / "a.json", tmp_path / "a.html"
   done = run("--ranks", "8,80", "--ranks-per-host", "2", "--sizes", "4,64K,8M", "--names", "20",

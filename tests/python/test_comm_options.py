@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stretto import comm
+import stretto
+from stretto import _unordered, comm
 
 PAGE = Path(__file__).parents[2] / "docs/options.md"
 PLACE = re.compile(r"(<!-- begin: engine options -->\n)(.*?)(<!-- end: engine options -->)", re.S)
@@ -21,6 +22,19 @@ def table() -> str:
     default = f"`{row['default']}`" if row["default"] else "empty"
     lines.append(f"| `{row['variable']}` | {default} | {row['allowed']} | {row['meaning']} |")
   return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1", "nan", "inf"])
+def test_a_wrong_stall_warning_was_an_error_without_a_name(monkeypatch, text):
+  monkeypatch.setenv("STRETTO_STALL_WARNING", text)
+  with pytest.raises(stretto.InvalidArgumentError, match="STRETTO_STALL_WARNING: expected sec"):
+    _unordered.stall_limit_s()
+
+
+@pytest.mark.parametrize("text", ["0", "2.5"])
+def test_a_stall_warning(monkeypatch, text):
+  monkeypatch.setenv("STRETTO_STALL_WARNING", text)
+  assert _unordered.stall_limit_s() == float(text)
 
 
 def test_page_lists_every_option():

@@ -99,7 +99,7 @@ def test_prometheus_can_scrape_every_rank(tmp_path):
       assert pending["operations_pending"] == 1 and pending["pending_age_seconds"] > 0
 
 
-@pytest.mark.parametrize("text", ["no", "0", "70000", "host:", "1.5"])
+@pytest.mark.parametrize("text", ["no", "0", "70000", "host:", "1.5", "\u00b2", "9" * 5000])
 def test_a_wrong_port_is_an_error(text):
   with pytest.raises(stretto.InvalidArgumentError, match="expected PORT or HOST:PORT, got"):
     metrics.address_of(text)

@@ -234,6 +234,39 @@ def check_futures(rank, size):
   same(doubled.wait(), total(size) * 2)
 
 
+def check_a_callback_waits_for_another_operation(rank, size):
+  """As torch's PowerSGD and quantization hooks do."""
+  def again(done):
+    work = dist.all_reduce(done.value()[0], async_op=True)
+    return work.get_future().wait()[0] + 1
+
+  def over_work(done):
+    work = dist.all_reduce(done.value()[0], async_op=True)
+    work.get_future()
+    work.wait()
+    return work.result()[0] + 2
+
+  x = value(rank)
+  later = dist.all_reduce(value(rank), async_op=True).get_future()  # behind it
+  for callback, more in ((again, 1), (over_work, 2)):
+    future = dist.all_reduce(x.copy_(value(rank)), async_op=True).get_future()
+    same(future.then(callback).wait(), size * total(size) + more)
+  same(later.wait()[0], total(size))
+
+
+def check_powersgd_hook_of_torch(rank, size):
+  from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+  model = nn.parallel.DistributedDataParallel(network())
+  model.register_comm_hook(
+      powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=2),
+      powerSGD_hook.powerSGD_hook)
+  parameters = train(model, rank, size)
+  for parameter in parameters:
+    first = parameter.clone()
+    dist.broadcast(first, 0)
+    same(parameter, first)
+
+
 def check_groups(rank, size):
   pair = dist.new_group([0, 1])
   x = value(rank)
@@ -255,6 +288,12 @@ def check_coalesced(rank, size):
     dist.all_reduce(b)
   same(a, total(size))
   same(b, total(size, (7,)))
+  a, b = value(rank), value(rank, (7,))
+  gathered = [[torch.empty(3, 4), torch.empty(7)] for _ in range(size)]
+  dist.all_gather_coalesced(gathered, [a, b])
+  for r, (first, second) in enumerate(gathered):
+    same(first, value(r))
+    same(second, value(r, (7,)))
 
 
 def network():
@@ -306,6 +345,16 @@ def check_ddp_hooks(rank, size):
   model = nn.parallel.DistributedDataParallel(network())
   stretto.torch.attach(model)
   close(train(model, rank, size), want)
+
+
+def check_compiled(rank, size):
+  """DDP broadcasts buffers in compiled forward passes: C++ calls the group amid torch.compile."""
+  want = train(network(), rank, size, whole=True)
+  model = nn.parallel.DistributedDataParallel(network())
+  close(train(torch.compile(model, backend="eager"), rank, size), want)
+  model = nn.parallel.DistributedDataParallel(nn.Sequential(network(), nn.BatchNorm1d(3)))
+  for _ in range(2):
+    torch.compile(model, backend="eager")(batch(0, rank, size)[0][0]).sum().backward()
 
 
 def check_codec(rank, size):
@@ -392,7 +441,14 @@ def check_sync_batch_norm(rank, size):
 def check_bad_calls(rank, size):
   for call, words in (
       (lambda: dist.all_gather_into_tensor(torch.empty(5), torch.empty(3)), "do not make"),
-      (lambda: dist.all_reduce(torch.eye(3).to_sparse()), "sparse")):
+      (lambda: dist.all_reduce(torch.eye(3).to_sparse()), "sparse"),
+      (lambda: dist.all_reduce(torch.ones(2), dist._make_nccl_premul_sum(2.0)), "PREMUL_SUM"),
+      (lambda: dist.all_gather([torch.empty(3)] * size, torch.empty(2)), "has 3 torch.float32"),
+      (lambda: dist.reduce_scatter(torch.empty(2), [torch.empty(3)] * size),
+       "has 3 torch.float32"),
+      (lambda: dist.reduce_scatter_tensor(torch.empty(2),
+                                          torch.empty(2 * size, dtype=torch.float64)),
+       "the input is of torch.float64")):
     try:
       call()
     except (ValueError, RuntimeError, TypeError) as error:
@@ -400,6 +456,24 @@ def check_bad_calls(rank, size):
     else:
       raise AssertionError(f"no error with '{words}'")
   dist.barrier()
+
+
+def check_lists_of_the_root_are_checked(rank, size):
+  """Each rank alone, in a group of its own: the others have nothing to say about it."""
+  alone = [dist.new_group([r]) for r in range(size)][rank]
+  for call, words in (
+      (lambda: dist.scatter(torch.empty(2), [torch.empty(3)], rank, alone), "has 3 torch.float32"),
+      (lambda: dist.scatter(torch.empty(2), [torch.empty(2)] * 2, rank, alone),
+       "2 inputs for 1 ranks"),
+      (lambda: dist.gather(torch.empty(2), [torch.empty(3)], rank, alone), "has 3 torch.float32"),
+      (lambda: dist.gather(torch.empty(2), [torch.empty(2)] * 2, rank, alone),
+       "2 outputs for 1 ranks")):
+    try:
+      call()
+    except ValueError as error:
+      assert words in str(error), error
+    else:
+      raise AssertionError(f"no error with '{words}'")
 
 
 def check_statistics(rank, size):

@@ -27,6 +27,24 @@ def reduce_options(opts, kind):
   return options
 
 
+def check_alike(what: str, name: str, tensor: torch.Tensor, other_name: str,
+                other: torch.Tensor) -> None:
+  """The engine knows addresses and one count."""
+  if tensor.numel() != other.numel() or tensor.dtype != other.dtype:
+    raise InvalidArgumentError(
+        f"{what}: {name} has {tensor.numel()} {tensor.dtype}, and {other_name} "
+        f"{other.numel()} {other.dtype}")
+
+
+def check_list(what: str, name: str, tensors: Sequence[torch.Tensor], own: torch.Tensor,
+               size: int) -> None:
+  """The root's list of one tensor per rank, of which each rank has `own`."""
+  if len(tensors) != size:
+    raise InvalidArgumentError(f"{what}: {len(tensors)} {name} for {size} ranks")
+  for index, tensor in enumerate(tensors):
+    check_alike(what, f"tensor {index} of the {name}", tensor, "the tensor of this rank", own)
+
+
 def uneven(counts: Sequence[int] | None) -> list[int]:
   """Empty when all parts are alike: the engine has `count` for that."""
   return [] if counts is None or len(set(counts)) <= 1 else list(counts)

@@ -31,7 +31,15 @@ from stretto.torch._buffers import (
   staged,
   usable,
 )
-from stretto.torch._calls import exchange, one_or_more, reduce_options, row_counts, uneven
+from stretto.torch._calls import (
+  check_alike,
+  check_list,
+  exchange,
+  one_or_more,
+  reduce_options,
+  row_counts,
+  uneven,
+)
 from stretto.torch._described import BackendOptions, Described
 from stretto.torch._names import Backward, find_name, graph_task
 from stretto.torch._transfers import Feeder
@@ -159,7 +167,8 @@ class ProcessGroup(Described):
     number = int(getattr(op, "op", op))
     if number > 1:  # neither sum nor average
       if number >= PREMUL_SUM:
-        raise InvalidArgumentError(f"{what}: {op} is not supported")
+        raise InvalidArgumentError(
+            f"{what}: PREMUL_SUM is not supported; scale the tensor before a sum")
       if tensor.is_complex():
         raise InvalidArgumentError(f"{what}: complex numbers have sum and average only")
     return number
@@ -251,6 +260,8 @@ class ProcessGroup(Described):
     opts = opts or dist.ReduceScatterOptions()
     whole = joined([plain(t, "reduce_scatter", sums=True) for t in inputs[0]])
     counts = [plain(t, "reduce_scatter", sums=True).numel() for t in inputs[0]]
+    check_alike("reduce_scatter", f"input {self._rank}", inputs[0][self._rank], "the output",
+                outputs[0])
     return self.scatter_sums([(outputs[0], whole, counts)], opts)
 
   def reduce_scatter_single(self, output, tensor, opts=None) -> Work:
@@ -264,6 +275,9 @@ class ProcessGroup(Described):
         raise InvalidArgumentError(
             f"reduce_scatter: {tensor.numel()} elements are not {self._size} times "
             f"{output.numel()}")
+      if output.dtype != tensor.dtype:
+        raise InvalidArgumentError(f"reduce_scatter: the input is of {tensor.dtype}, and the "
+                                   f"output of {output.dtype}")
       whole = staged(plain(tensor, "reduce_scatter", sums=True), read=True, arrivals=arrivals)
       pieces.append((output, whole, None))
     return self.scatter_sums(pieces, opts, arrivals)
@@ -305,14 +319,15 @@ class ProcessGroup(Described):
     return self.gather_lists("all_gather", outputs, inputs, opts)
 
   def allgather_coalesced(self, outputs, inputs, opts=None) -> Work:
-    return self.gather_lists("all_gather", list(outputs), list(inputs),
-                             opts)
+    # Torch passes a list of each rank's tensors.
+    return self.gather_lists("all_gather", [list(ts) for ts in zip(*outputs)], list(inputs), opts)
 
   def gather_lists(self, what: str, outputs, inputs, opts) -> Work:
     operations, keep, moves, arrivals = [], [], [], []
     for tensors, tensor in zip(outputs, inputs):
       if len(tensors) != self._size:
         raise InvalidArgumentError(f"{what}: {len(tensors)} outputs for {self._size} ranks")
+      check_alike(what, f"output {self._rank}", tensors[self._rank], "the input", tensor)
       targets = [plain(t, what, sums=False) for t in tensors]
       source = staged(plain(tensor, what, sums=False), read=True, arrivals=arrivals)
       counts = [t.numel() for t in targets]
@@ -351,7 +366,9 @@ class ProcessGroup(Described):
     tensor, arrivals = one_or_more(inputs)[0], []
     source = staged(plain(tensor, "gather", sums=False), read=True, arrivals=arrivals)
     here = opts.rootRank == self._rank
-    tensors = list(outputs[0]) if here else []
+    tensors = list(outputs[0]) if here and outputs else []
+    if here:
+      check_list("gather", "outputs", tensors, tensor, self._size)
     targets = [plain(t, "gather", sums=False) for t in tensors]
     flat = host_memory(self._size * source.numel() if here else 0, source.dtype, tensor.device)
     operation = {"kind": comm.GATHER, "dtype": NAMES[source.dtype], "count": source.numel(),
@@ -364,8 +381,11 @@ class ProcessGroup(Described):
     output = one_or_more(outputs)[0]
     values = plain(output, "scatter", sums=False)
     host = staged(values, read=False)
-    whole = joined([plain(t, "scatter", sums=False) for t in inputs[0]]) \
-        if opts.rootRank == self._rank else torch.empty(0, device="cpu")
+    whole = torch.empty(0, device="cpu")
+    if opts.rootRank == self._rank:
+      sources = list(inputs[0]) if inputs else []
+      check_list("scatter", "inputs", sources, output, self._size)
+      whole = joined([plain(t, "scatter", sums=False) for t in sources])
     operation = {"kind": comm.SCATTER, "dtype": NAMES[host.dtype], "count": host.numel(),
                  "input": whole.data_ptr(), "output": host.data_ptr(), "root": opts.rootRank}
     return self.start("scatter", opts, [operation], [output], [whole, host],

@@ -7,6 +7,7 @@ import contextlib
 import math
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
@@ -22,6 +23,20 @@ TURN_S = 0.05
 
 # Notified when a Work is over for which several threads wait.
 OVER = threading.Condition()
+
+
+class WorkFuture(torch.futures.Future):
+  """May be waited for in a callback of another one, as torch's PowerSGD hook does."""
+
+  def __init__(self, work: Work, devices: list[torch.device] | None):
+    super().__init__(devices=devices)
+    self._work = weakref.ref(work)
+
+  def wait(self):
+    work = self._work()
+    if work is not None and not self.done():
+      work.finish_in_callback()
+    return super().wait()
 
 
 class Work(dist._Work):
@@ -88,7 +103,7 @@ class Work(dist._Work):
   def make_future(self) -> bool:
     """False when another thread has made it."""
     device = next((t.device for t in self._result if t.device.type == "cuda"), None)
-    future = torch.futures.Future(devices=[device] if device else None)
+    future = WorkFuture(self, [device] if device else None)
     return self.__dict__.setdefault("_future", future) is future
 
   def settle(self) -> None:
@@ -142,8 +157,16 @@ class Work(dist._Work):
       if handles:  # for another thread, or for wait() after Ctrl-C
         self._handles = handles
 
+  def finish_in_callback(self, stop: float = math.inf) -> None:
+    """Ends the work if this is the thread that otherwise does so later."""
+    engine = self._group.engine
+    if engine._is_calling_back():
+      engine._finish_in_callback(lambda: self._reported,
+                                 lambda: self._done or time.monotonic() > stop)
+
   def wait_for_future(self, stop: float) -> bool:
     self._group.engine.check_process()  # nobody completes it in a forked child
+    self.finish_in_callback(stop)
     if stop == math.inf:
       try:
         self._future.wait()

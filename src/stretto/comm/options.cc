@@ -27,7 +27,8 @@ T parse_number(std::string_view variable, std::string_view text, T low, T high,
                std::string_view or_word = "") {
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < low || value > high)
+  const bool inside = value >= low && value <= high;  // NaN is not
+  if (error != std::errc() || end != text.data() + text.size() || !inside)
     throw_invalid("{}: '{}' is not {}a number from {} to {}", variable, text, or_word, low, high);
   return value;
 }

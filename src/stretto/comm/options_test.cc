@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 
 #include "stretto/base/error.h"
@@ -97,6 +98,8 @@ TEST(Options, CheckNamesTheVariableOfAWrongValue) {
             "STRETTO_TRANSPORTS: expected shm, tcp or both, got nothing");
   EXPECT_EQ(error_of([](Options& o) { o.silent_limit_s = 0; }),
             "STRETTO_SILENT_LIMIT: '0' is not a number from 0.1 to 1000000");
+  EXPECT_EQ(error_of([](Options& o) { o.silent_limit_s = std::nan(""); }),
+            "STRETTO_SILENT_LIMIT: 'nan' is not a number from 0.1 to 1000000");
   EXPECT_NE(error_of([](Options& o) { o.algorithm = "tree"; }).find("expected one of auto, "),
             std::string::npos);
 }

@@ -1,5 +1,7 @@
 #include "stretto/comm/engine/order.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace stretto::comm {
@@ -67,7 +69,12 @@ bool contradicts(Order& order, const Events::Arrival& arrival, uint64_t next_seq
 
 std::string describe_past(const Order& order, uint64_t sequence) {
   const Order::Past* past = find(order, sequence);
-  return past ? describe(past->operation) : "another operation";
+  if (!past) return "another operation";
+  // Parts are not kept, and are all in which such operations differ.
+  if (past->operation.kind == Kind::kAllToAll)
+    return fmt::format("all_to_all of {}, whose input splits must be the output splits of others",
+                       dtype_name(past->operation.dtype));
+  return describe(past->operation);
 }
 
 }  // namespace stretto::comm

@@ -43,6 +43,9 @@ TEST(Order, AMessageIsComparedWithTheOperationOfItsNumber) {
   EXPECT_TRUE(contradicts(order, arrival(1, 0, kOther), 1));
   EXPECT_EQ(describe_past(order, 0), "all_reduce of 3 float32 (average), 'w'");
   EXPECT_EQ(describe_past(order, 1), "another operation");
+  note_begun(order, 2, kMine, {.kind = Kind::kAllToAll});
+  EXPECT_EQ(describe_past(order, 2),
+            "all_to_all of float32, whose input splits must be the output splits of others");
 }
 
 TEST(Order, OneThatComesEarlyIsComparedWhenTheOperationBegins) {
