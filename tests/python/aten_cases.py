@@ -368,15 +368,32 @@ def transformer_layers():
   def attend(q, k, v, *weights):
     return A._native_multi_head_attention(q, k, v, 8, 2, *weights, None, False)[0]
 
+  def masked(mask_type, average):
+    return lambda x, mask, *w: A._native_multi_head_attention(x, x, x, 8, 2, *w, mask, True,
+                                                              average, mask_type)
+
   def layer(gelu, norm_first):
     return lambda x, *w: A._transformer_encoder_layer_fwd(x, 8, 2, *w[:4], gelu, norm_first, 1e-5,
                                                           *w[4:])
+
+  def masked_layer(mask_type):
+    return lambda x, mask, *w: A._transformer_encoder_layer_fwd(
+      x, 8, 2, *w[:4], True, False, 1e-5, *w[4:], mask, mask_type)
+
+  later = torch.ones(5, 5, dtype=torch.bool).triu(1)
+  padding = torch.arange(5) >= torch.tensor([[3], [5]])
+  both = (later[None, None] | padding[:, None, None]).expand(2, 2, 5, 5)
 
   return [
     ("self attention", lambda x, *w: attend(x, x, x, *w), (x, *attention)),
     ("attention to others", lambda x, y, *w: attend(x, y, y, *w), (x, other, *attention)),
     ("encoder layer", layer(True, False), (x, *attention, *norms, *last)),
     ("encoder layer, norms first", layer(False, True), (x, *attention, *norms, *last)),
+    ("masked attention and its mean weights", masked(0, True), (x, later, *attention)),
+    ("padded attention and its weights", masked(1, False), (x, padding, *attention)),
+    ("encoder layer, causal", masked_layer(0), (x, later, *attention, *norms, *last)),
+    ("encoder layer, padded", masked_layer(1), (x, padding, *attention, *norms, *last)),
+    ("encoder layer, both", masked_layer(2), (x, both, *attention, *norms, *last)),
   ]
 
 

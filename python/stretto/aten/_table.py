@@ -44,12 +44,6 @@ KEPT = (
   "upsample_trilinear3d.vec",
 )
 
-# Arguments that have to be absent or false, by their places; otherwise PyTorch runs the operator.
-ABSENT = {
-  "_native_multi_head_attention.default": {9: "mask", 10: "need_weights"},
-  "_transformer_encoder_layer_fwd.default": {18: "mask"},
-}
-
 TABLE: dict[str, Callable[..., Any]] = {
   # Convolutions.
   "conv1d.default": convolution.forward,

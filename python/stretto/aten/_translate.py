@@ -29,7 +29,7 @@ from stretto.aten._builder import (
   engine_shape,
 )
 from stretto.aten._sizes import fixed
-from stretto.aten._table import ABSENT, OF_SIZES, TABLE
+from stretto.aten._table import OF_SIZES, TABLE
 
 # A result of so few elements that only depends on constants is computed by PyTorch at once. Larger
 # ones are left to the engine, which may not need them.
@@ -396,11 +396,6 @@ def _function(node: Node) -> Callable[..., Any] | None:
   if _is_check(node):
     return lambda *_: None
   name = str(target).removeprefix("aten.")
-  for place, argument in ABSENT.get(name, {}).items():
-    default = next(a.default_value for a in target._schema.arguments if a.name == argument)
-    given = node.args[place] if place < len(node.args) else node.kwargs.get(argument, default)
-    if given is not None and given is not False:
-      return None
   table = _complex.TABLE if _has_complex(node) else TABLE
   return table.get(name)
 
