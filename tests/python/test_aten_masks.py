@@ -4,10 +4,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import stretto  # noqa: E402
 from stretto.aten import _compile  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn.modules import transformer  # noqa: E402
+
+import stretto  # noqa: E402
 
 SEED = 20261129
 # Relative to the largest: two layers of sums of 64 products in float32.

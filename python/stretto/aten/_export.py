@@ -12,6 +12,7 @@ import torch
 from torch.export import ExportedProgram
 
 from stretto._errors import InvalidArgumentError, UnsupportedError
+from stretto.aten._branches import inline_branches
 from stretto.aten._causal import unasked
 from stretto.aten._table import KEPT
 
@@ -44,7 +45,9 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
   program = copy.copy(program)
   program.example_inputs = None  # without them PyTorch traces no checks of the arguments
   with torch.no_grad(), _quiet():
-    return program.run_decompositions(table)
+    program = program.run_decompositions(table)
+    inline_branches(program.graph_module)
+    return program
 
 
 @contextmanager
