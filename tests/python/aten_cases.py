@@ -412,6 +412,7 @@ def products():
     ("mm int32", torch.mm, (ints(3, 4).int(), ints(4, 5).int())),
     ("mm int8", torch.mm, (ints(3, 4, low=-3, high=3, dtype=torch.int8),
                            ints(4, 5, low=-3, high=3, dtype=torch.int8))),
+    ("bilinear", torch.nn.functional.bilinear, (reals(2, 3, 4), reals(2, 3, 5), reals(6, 4, 5), reals(6))),
     ("linear", F.linear, (m, reals(6, 4), reals(6))), ("linear 3d", F.linear,
                                                        (stack, reals(6, 4), reals(6))),
     ("linear plain", F.linear, (stack, reals(6, 4))), ("linear 1d", F.linear,
@@ -586,6 +587,15 @@ def recurrent():
   ]
 
 
+def _parts_set(x, y):
+  z = torch.complex(x, y)
+  low, one, ones = torch.zeros_like(z), z.clone(), torch.full_like(z, 1 - 2j)
+  low[..., :3] = z[..., 2:5]
+  one[:, 1] = z[:, 0]
+  ones[0].copy_(x[0])
+  return low, one, ones
+
+
 def complex_numbers():
   x, y, row = reals(2, 3, 8), reals(2, 3, 8), reals(8)
   z = torch.polar(torch.rand(3, 4), reals(3, 4))
@@ -642,6 +652,13 @@ def complex_numbers():
     ("copies", lambda x, y: (pair(x, y).clone(), pair(x, y).detach(), x.to(torch.complex64),
                              pair(x, y).to(torch.complex128).real), (x, y)),
     ("complex in", lambda z: z * 2, (z,)),
+    ("quotients", lambda x, y: (pair(x, y) / pair(y, x + 3), x / pair(y, x + 3), 1 / pair(y, x + 3)),
+     (x, y)),
+    ("e to the power", lambda x, y: pair(x, y).exp(), (x, y)),
+    ("sums and means", lambda x, y: (pair(x, y).sum(), pair(x, y).sum(-1), pair(x, y).mean((0, 2)),
+                                     pair(x, y).mean(1, keepdim=True)), (x, y)),
+    ("parts set", _parts_set, (x, y)),
+    ("choices", lambda x, y: torch.where(x > 0, pair(x, y), 2j), (x, y)),
     ("complex in conjugate", lambda z: z * z, (z.conj(),)),
   ]
 

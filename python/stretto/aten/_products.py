@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from stretto.aten._builder import Builder, Value
@@ -34,6 +35,23 @@ def addmm(b: Builder, bias: Value, x: Value, y: Value, *, beta: float = 1,
     return b.node("Gemm", x, y, bias if beta != 0 else None, alpha=alpha, beta=beta)
   product = _scaled(b, matmul(b, x, y), alpha)
   return product if beta == 0 else b.node("Add", product, _scaled(b, bias, beta))
+
+
+def trilinear(b: Builder, x: Value, y: Value, z: Value, expand1: Sequence[int],
+              expand2: Sequence[int], expand3: Sequence[int], sumdim: Sequence[int],
+              _: int = 1) -> Value:
+  """The sum over some axes of x y z, each of which lacks the axes that it expands along."""
+  rank = x.rank + len(expand1)
+  axes = [[a for a in range(rank) if a not in missing] for missing in (expand1, expand2, expand3)]
+
+  def text(names: Iterable[int]) -> str:
+    return "".join(chr(ord("a") + a) for a in names)
+
+  # What z does not have can be summed over before it comes in.
+  both = sorted({*axes[0], *axes[1]} - {a for a in sumdim if a not in axes[2]})
+  first = b.node("Einsum", x, y, equation=f"{text(axes[0])},{text(axes[1])}->{text(both)}")
+  kept = [a for a in range(rank) if a not in sumdim]
+  return b.node("Einsum", first, z, equation=f"{text(both)},{text(axes[2])}->{text(kept)}")
 
 
 def attention(b: Builder, query: Value, key: Value, value: Value, attn_mask: Value | None = None,

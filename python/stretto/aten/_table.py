@@ -63,6 +63,7 @@ TABLE: dict[str, Callable[..., Any]] = {
   "matmul.default": products.matmul,
   "mm.default": products.matmul,
   "scaled_dot_product_attention.default": products.attention,
+  "_trilinear.default": products.trilinear,
   "_native_multi_head_attention.default": products.multi_head_attention,
   "_transformer_encoder_layer_fwd.default": products.encoder_layer,
   # Recurrent layers.
