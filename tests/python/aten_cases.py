@@ -490,6 +490,9 @@ def windows():
     ("adaptive max", lambda x: (F.adaptive_max_pool2d(x, 1), F.adaptive_max_pool2d(x, (3, 4))),
      (image,)),
     ("adaptive max 3", lambda x: F.adaptive_max_pool3d(x, 1), (volume,)),
+    ("adaptive max unequal", lambda x: F.adaptive_max_pool2d(x, (5, 3), return_indices=True),
+     (image,)),
+    ("adaptive max 3 unequal", lambda x: F.adaptive_max_pool3d(x, (2, 3, 3)), (volume,)),
     ("lp_pool", lambda x: F.lp_pool2d(x.abs(), 2, 2), (image,)),
     *[(f"interpolate {mode} {size} {factor} {align}",
        lambda x, mode=mode, size=size, factor=factor, align=align:

@@ -199,6 +199,9 @@ class _Walk:
     if not missing:
       return
     lines = []
+    # Checks and sizes of tensors whose shape depends on values: only what gives such tensors is told.
+    told = {name: nodes for name, nodes in missing.items() if not _is_of_sizes(nodes[0])}
+    missing = told or missing
     for name, nodes in sorted(missing.items()):
       places = ", ".join(place(node) for node in nodes[:3])
       more = f" and {len(nodes) - 3} more" if len(nodes) > 3 else ""
@@ -430,6 +433,11 @@ def why_not(node: Node) -> str | None:
     if _sizes(fake) is None:
       return "the shape of its result depends on the values of tensors"
   return None
+
+
+def _is_of_sizes(node: Node) -> bool:
+  """Whether its result is a size, or is computed of sizes."""
+  return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymBool, torch.SymFloat))
 
 
 def _is_check(node: Node) -> bool:
