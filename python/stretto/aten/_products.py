@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from stretto.aten._builder import Builder, Value
 
@@ -97,8 +96,8 @@ def _heads(b: Builder, x: Value, heads: int) -> Value:
   return b.transpose(b.reshape(x, (batch, length, heads, width // heads)), [0, 2, 1, 3])
 
 
-# The type of a mask of [batch, keys] in PyTorch's fused operators. Those of other types broadcast to
-# [batch, heads, queries, keys] as they are.
+# The type of a mask of [batch, keys] in PyTorch's fused operators. Those of other types broadcast
+# to [batch, heads, queries, keys] as they are.
 _OF_KEYS = 1
 
 

@@ -199,7 +199,8 @@ class _Walk:
     if not missing:
       return
     lines = []
-    # Checks and sizes of tensors whose shape depends on values: only what gives such tensors is told.
+    # Sizes of tensors whose shape depends on values, and checks of them, are not told: only what
+    # gives such tensors is.
     told = {name: nodes for name, nodes in missing.items() if not _is_of_sizes(nodes[0])}
     missing = told or missing
     for name, nodes in sorted(missing.items()):
