@@ -49,6 +49,12 @@ def from_engine(value: Any) -> Any:
   return array.reshape(shape)
 
 
+def _widened(value: Any) -> Any:
+  """A tensor of PyTorch in a type that NumPy has."""
+  kind = str(getattr(value, "dtype", "")).removeprefix("torch.")
+  return value.float() if kind in _NUMPY_TYPES and hasattr(value, "float") else value
+
+
 def as_array(value: Any, dtype: str | None = None, name: str = "input") -> np.ndarray:
   """A C-contiguous array of `dtype` (any when None).
 
@@ -66,7 +72,7 @@ def as_array(value: Any, dtype: str | None = None, name: str = "input") -> np.nd
       raise InvalidArgumentError(f"{name}: {error}") from None
   if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
     try:
-      array = np.from_dlpack(value)
+      array = np.from_dlpack(_widened(value))
     except (BufferError, RuntimeError, TypeError) as error:
       raise InvalidArgumentError(f"{name}: cannot be read as an array: {error}") from None
   else:

@@ -368,15 +368,32 @@ def transformer_layers():
   def attend(q, k, v, *weights):
     return A._native_multi_head_attention(q, k, v, 8, 2, *weights, None, False)[0]
 
+  def masked(mask_type, average):
+    return lambda x, mask, *w: A._native_multi_head_attention(x, x, x, 8, 2, *w, mask, True,
+                                                              average, mask_type)
+
   def layer(gelu, norm_first):
     return lambda x, *w: A._transformer_encoder_layer_fwd(x, 8, 2, *w[:4], gelu, norm_first, 1e-5,
                                                           *w[4:])
+
+  def masked_layer(mask_type):
+    return lambda x, mask, *w: A._transformer_encoder_layer_fwd(
+      x, 8, 2, *w[:4], True, False, 1e-5, *w[4:], mask, mask_type)
+
+  later = torch.ones(5, 5, dtype=torch.bool).triu(1)
+  padding = torch.arange(5) >= torch.tensor([[3], [5]])
+  both = (later[None, None] | padding[:, None, None]).expand(2, 2, 5, 5)
 
   return [
     ("self attention", lambda x, *w: attend(x, x, x, *w), (x, *attention)),
     ("attention to others", lambda x, y, *w: attend(x, y, y, *w), (x, other, *attention)),
     ("encoder layer", layer(True, False), (x, *attention, *norms, *last)),
     ("encoder layer, norms first", layer(False, True), (x, *attention, *norms, *last)),
+    ("masked attention and its mean weights", masked(0, True), (x, later, *attention)),
+    ("padded attention and its weights", masked(1, False), (x, padding, *attention)),
+    ("encoder layer, causal", masked_layer(0), (x, later, *attention, *norms, *last)),
+    ("encoder layer, padded", masked_layer(1), (x, padding, *attention, *norms, *last)),
+    ("encoder layer, both", masked_layer(2), (x, both, *attention, *norms, *last)),
   ]
 
 
@@ -395,6 +412,7 @@ def products():
     ("mm int32", torch.mm, (ints(3, 4).int(), ints(4, 5).int())),
     ("mm int8", torch.mm, (ints(3, 4, low=-3, high=3, dtype=torch.int8),
                            ints(4, 5, low=-3, high=3, dtype=torch.int8))),
+    ("bilinear", F.bilinear, (reals(2, 3, 4), reals(2, 3, 5), reals(6, 4, 5), reals(6))),
     ("linear", F.linear, (m, reals(6, 4), reals(6))), ("linear 3d", F.linear,
                                                        (stack, reals(6, 4), reals(6))),
     ("linear plain", F.linear, (stack, reals(6, 4))), ("linear 1d", F.linear,
@@ -472,6 +490,9 @@ def windows():
     ("adaptive max", lambda x: (F.adaptive_max_pool2d(x, 1), F.adaptive_max_pool2d(x, (3, 4))),
      (image,)),
     ("adaptive max 3", lambda x: F.adaptive_max_pool3d(x, 1), (volume,)),
+    ("adaptive max unequal", lambda x: F.adaptive_max_pool2d(x, (5, 3), return_indices=True),
+     (image,)),
+    ("adaptive max 3 unequal", lambda x: F.adaptive_max_pool3d(x, (2, 3, 3)), (volume,)),
     ("lp_pool", lambda x: F.lp_pool2d(x.abs(), 2, 2), (image,)),
     *[(f"interpolate {mode} {size} {factor} {align}",
        lambda x, mode=mode, size=size, factor=factor, align=align:
@@ -569,6 +590,15 @@ def recurrent():
   ]
 
 
+def _parts_set(x, y):
+  z = torch.complex(x, y)
+  low, one, ones = torch.zeros_like(z), z.clone(), torch.full_like(z, 1 - 2j)
+  low[..., :3] = z[..., 2:5]
+  one[:, 1] = z[:, 0]
+  ones[0].copy_(x[0])
+  return low, one, ones
+
+
 def complex_numbers():
   x, y, row = reals(2, 3, 8), reals(2, 3, 8), reals(8)
   z = torch.polar(torch.rand(3, 4), reals(3, 4))
@@ -625,6 +655,13 @@ def complex_numbers():
     ("copies", lambda x, y: (pair(x, y).clone(), pair(x, y).detach(), x.to(torch.complex64),
                              pair(x, y).to(torch.complex128).real), (x, y)),
     ("complex in", lambda z: z * 2, (z,)),
+    ("quotients", lambda x, y: (pair(x, y) / pair(y, x + 3), x / pair(y, x + 3),
+                                1 / pair(y, x + 3)), (x, y)),
+    ("e to the power", lambda x, y: pair(x, y).exp(), (x, y)),
+    ("sums and means", lambda x, y: (pair(x, y).sum(), pair(x, y).sum(-1), pair(x, y).mean((0, 2)),
+                                     pair(x, y).mean(1, keepdim=True)), (x, y)),
+    ("parts set", _parts_set, (x, y)),
+    ("choices", lambda x, y: torch.where(x > 0, pair(x, y), 2j), (x, y)),
     ("complex in conjugate", lambda z: z * z, (z.conj(),)),
   ]
 

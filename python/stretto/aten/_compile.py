@@ -21,6 +21,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from stretto import _stretto
 from stretto._errors import Error, InvalidArgumentError, UnsupportedError
+from stretto.aten._causal import leave_out_of_compiled
 from stretto.aten._model import array, run
 from stretto.aten._traced import Traced, open_sizes
 from stretto.aten._translate import Translation, place, translate, why_not
@@ -35,6 +36,8 @@ _MOST = 8
 _KEPT, _CALLS = 16, 64
 
 _OPTIONS = ("level", "accuracy", "threads", "tuning", "tuning_cache", "verify")
+
+leave_out_of_compiled()
 
 
 def backend(program: GraphModule, example_inputs: Sequence[Any], *,

@@ -63,11 +63,22 @@ def _product(op: str) -> Callable[..., Value]:
 
 
 def _divide(b: Builder, x: Operand, y: Operand) -> Value:
-  if is_complex(y):
-    raise UnsupportedError("division by complex numbers is not supported")
-  (a, p), (c, _) = _pair(b, x), _pair(b, y)
-  assert p is not None
-  return _together(b, b.node("Div", a, c), b.node("Div", p, c))
+  (a, p), (c, q) = _pair(b, x), _pair(b, y)
+  if q is None:
+    assert p is not None
+    return _together(b, b.node("Div", a, c), b.node("Div", p, c))
+  size = b.node("Add", b.node("Mul", c, c), b.node("Mul", q, q))
+  real, imaginary = b.node("Mul", a, c), b.node("Neg", b.node("Mul", a, q))
+  if p is not None:
+    real = b.node("Add", real, b.node("Mul", p, q))
+    imaginary = b.node("Add", imaginary, b.node("Mul", p, c))
+  return _together(b, b.node("Div", real, size), b.node("Div", imaginary, size))
+
+
+def _exponential(b: Builder, x: Value) -> Value:
+  real, imaginary = _pair(b, x)
+  assert imaginary is not None
+  return _polar(b, b.node("Exp", real), imaginary)
 
 
 def _sum(op: str) -> Callable[..., Value]:
@@ -114,6 +125,43 @@ def _cast(b: Builder, x: Value, *_: Any, **__: Any) -> Value:
     return b.cast(x, b.dtype)
   real = b.cast(x, b.dtype)
   return _together(b, real, b.scalar(0.0, b.dtype))
+
+
+# Reductions and choices.
+
+
+def _reduction(op: str) -> Callable[..., Value]:
+  """ReduceSum or ReduceMean, which work on both parts by themselves."""
+  def build(b: Builder, x: Value, dim: int | Sequence[int] | None = None, keepdim: bool = False,
+            **_: Any) -> Value:
+    rank = x.rank - 1
+    dims = [dim] if isinstance(dim, int) else list(dim or range(rank))
+    if rank == 0:
+      return x
+    return b.node(op, b.cast(x, b.dtype), b.ints([d % rank for d in dims]), keepdims=int(keepdim))
+  return build
+
+
+def _where(b: Builder, condition: Value, x: Operand, y: Operand) -> Value:
+  condition = b.unsqueeze(b.cast(condition, "bool"), condition.rank)
+  return b.node("Where", condition, _of_both(b, x), _of_both(b, y))
+
+
+def _of_both(b: Builder, x: Operand) -> Value:
+  """With an axis of parts, also of real numbers."""
+  if is_complex(x):
+    assert isinstance(x, Value)
+    return b.cast(x, b.dtype)
+  real, imaginary = _pair(b, x)
+  return _together(b, real, b.scalar(0.0, b.dtype) if imaginary is None else imaginary)
+
+
+def _full(b: Builder, _: Any, value: Operand, **__: Any) -> Value:
+  return b.expand(_of_both(b, value), b.shape)
+
+
+def _copy(b: Builder, x: Value, source: Value, *_: Any) -> Value:
+  return b.expand(_of_both(b, source), x.shape)
 
 
 # Arranging elements.
@@ -272,26 +320,37 @@ TABLE: dict[str, Callable[..., Any]] = {
   "clone.default": elementwise.identity,
   "complex.default": _together,
   "constant_pad_nd.default": _pad,
+  "copy.default": _copy,
   "div.Tensor": _divide,
+  "exp.default": _exponential,
   "expand.default": shapes.expand,
   "flip.default": _with_axes(shapes.flip, 1),
+  "full.default": _full,
+  "full_like.default": _full,
   "matmul.default": _product("MatMul"),
+  "mean.default": _reduction("ReduceMean"),
+  "mean.dim": _reduction("ReduceMean"),
   "mm.default": _product("MatMul"),
   "mul.Tensor": _product("Mul"),
   "neg.default": _negative,
   "permute.default": _permute,
   "polar.default": _polar,
+  "reciprocal.default": lambda b, x: _divide(b, 1.0, x),
   "roll.default": _roll,
   "select.int": _with_axes(shapes.select, 1),
+  "select_scatter.default": _with_axes(shapes.select_scatter, 2),
   "slice.Tensor": _with_axes(shapes.slice_axis, 1),
+  "slice_scatter.default": _with_axes(shapes.slice_scatter, 2),
   "split.Tensor": _with_axes(shapes.split, 2),
   "split_with_sizes.default": _with_axes(shapes.split_by_sizes, 2),
   "squeeze.dims": shapes.to_shape,
   "stack.default": _with_axes(shapes.stack, 1),
   "sub.Tensor": _sum("Sub"),
+  "sum.dim_IntList": _reduction("ReduceSum"),
   "unbind.int": _with_axes(shapes.unbind, 1),
   "unsqueeze.default": shapes.to_shape,
   "view.default": shapes.to_shape,
   "view_as_complex.default": elementwise.identity,
   "view_as_real.default": elementwise.identity,
+  "where.self": _where,
 }

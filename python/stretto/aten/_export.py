@@ -12,6 +12,8 @@ import torch
 from torch.export import ExportedProgram
 
 from stretto._errors import InvalidArgumentError, UnsupportedError
+from stretto.aten._branches import inline_branches
+from stretto.aten._causal import unasked
 from stretto.aten._table import KEPT
 
 
@@ -19,7 +21,7 @@ def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, 
            name: str, dynamic_shapes: Any = None) -> ExportedProgram:
   """Traces the module with these arguments, whose shapes the result keeps but for dynamic ones."""
   _check_module(module, name)
-  with torch.no_grad(), _quiet():
+  with torch.no_grad(), _quiet(), unasked():
     try:
       program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=dynamic_shapes,
                                     strict=False)
@@ -43,7 +45,9 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
   program = copy.copy(program)
   program.example_inputs = None  # without them PyTorch traces no checks of the arguments
   with torch.no_grad(), _quiet():
-    return program.run_decompositions(table)
+    program = program.run_decompositions(table)
+    inline_branches(program.graph_module)
+    return program
 
 
 @contextmanager

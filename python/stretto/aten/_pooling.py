@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -96,13 +97,39 @@ def adaptive_average_pool(rank: int) -> Callable[..., Value]:
   return build
 
 
+def _unequal_max(b: Builder, x: Value, sizes: Sequence[int],
+                 wanted: Sequence[int]) -> list[Value]:
+  """Windows become rows as long as the longest: short ones repeat their last element."""
+  rank, lead = len(sizes), x.shape[:-len(sizes)]
+  places = torch.zeros([1] * (2 * rank), dtype=torch.int64)  # in a map, by window and place in it
+  for axis, (size, parts) in enumerate(zip(sizes, wanted)):
+    bounds = torch.tensor([_window(i, size, parts) for i in range(parts)])
+    longest = int((bounds[:, 1] - bounds[:, 0]).max())
+    along = torch.minimum(bounds[:, :1] + torch.arange(longest), bounds[:, 1:] - 1)
+    shape = [1] * (2 * rank)
+    shape[axis], shape[rank + axis] = along.shape
+    places = places + along.reshape(shape) * math.prod(sizes[axis + 1:])
+  windows = math.prod(wanted)
+  table = places.reshape(windows, -1)
+  rows = b.node("Gather", b.reshape(x, (*lead, math.prod(sizes))),
+                b.tensor(table.reshape(-1)), axis=len(lead))
+  rows = b.reshape(rows, (*lead, *table.shape))
+  largest = b.node("ReduceMax", rows, b.ints([len(lead) + 1]), keepdims=0)
+  starts = b.tensor(torch.arange(windows) * table.shape[1])
+  first = b.node("Add", b.node("ArgMax", rows, axis=len(lead) + 1, keepdims=0), starts)
+  found = b.node("Gather", b.tensor(table.reshape(-1)), first, axis=0)
+  return [b.reshape(y, (*lead, *wanted)) for y in (largest, found)]
+
+
 def adaptive_max_pool(rank: int) -> Callable[..., list[Value]]:
   def build(b: Builder, x: Value, output_size: Sequence[int]) -> list[Value]:
     result = b.results[0]
     assert result is not None
     wanted, sizes = result[1][-rank:], x.shape[-rank:]
-    if any(not w or s % w for s, w in zip(sizes, wanted)):
-      raise UnsupportedError(f"windows of unequal size are not supported: {sizes} to {wanted}")
+    if any(not w for w in wanted):
+      raise UnsupportedError(f"outputs without elements are not supported: {sizes} to {wanted}")
+    if any(s % w for s, w in zip(sizes, wanted)):
+      return _unequal_max(b, x, sizes, wanted)
     kernel = [s // w for s, w in zip(sizes, wanted)]
     return max_pool(rank, with_indices=True)(b, x, kernel)
   return build

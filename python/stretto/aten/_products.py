@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from stretto.aten._builder import Builder, Value
 
@@ -34,6 +34,23 @@ def addmm(b: Builder, bias: Value, x: Value, y: Value, *, beta: float = 1,
     return b.node("Gemm", x, y, bias if beta != 0 else None, alpha=alpha, beta=beta)
   product = _scaled(b, matmul(b, x, y), alpha)
   return product if beta == 0 else b.node("Add", product, _scaled(b, bias, beta))
+
+
+def trilinear(b: Builder, x: Value, y: Value, z: Value, expand1: Sequence[int],
+              expand2: Sequence[int], expand3: Sequence[int], sumdim: Sequence[int],
+              _: int = 1) -> Value:
+  """The sum over some axes of x y z, each of which lacks the axes that it expands along."""
+  rank = x.rank + len(expand1)
+  axes = [[a for a in range(rank) if a not in missing] for missing in (expand1, expand2, expand3)]
+
+  def text(names: Iterable[int]) -> str:
+    return "".join(chr(ord("a") + a) for a in names)
+
+  # What z does not have can be summed over before it comes in.
+  both = sorted({*axes[0], *axes[1]} - {a for a in sumdim if a not in axes[2]})
+  first = b.node("Einsum", x, y, equation=f"{text(axes[0])},{text(axes[1])}->{text(both)}")
+  kept = [a for a in range(rank) if a not in sumdim]
+  return b.node("Einsum", first, z, equation=f"{text(both)},{text(axes[2])}->{text(kept)}")
 
 
 def attention(b: Builder, query: Value, key: Value, value: Value, attn_mask: Value | None = None,
@@ -79,10 +96,25 @@ def _heads(b: Builder, x: Value, heads: int) -> Value:
   return b.transpose(b.reshape(x, (batch, length, heads, width // heads)), [0, 2, 1, 3])
 
 
+# The type of a mask of [batch, keys] in PyTorch's fused operators. Those of other types broadcast
+# to [batch, heads, queries, keys] as they are.
+_OF_KEYS = 1
+
+
+def _hidden(b: Builder, mask: Value, mask_type: int | None) -> Value:
+  """True where a query must not see a key, for scores of [batch, heads, queries, keys]."""
+  mask = b.cast(mask, "bool")  # as PyTorch does: any number but 0 hides, -inf among them
+  if mask_type == _OF_KEYS:
+    return b.unsqueeze(mask, 1, 2)
+  return mask
+
+
 def multi_head_attention(b: Builder, query: Value, key: Value, value: Value, width: int, heads: int,
                          qkv_weight: Value, qkv_bias: Value, weight: Value, bias: Value,
-                         *_: Any) -> list[Value]:
-  """What nn.MultiheadAttention is in evaluation, without a mask; its second result is not made."""
+                         mask: Value | None = None, need_weights: bool = True,
+                         average_attn_weights: bool = True,
+                         mask_type: int | None = None) -> list[Value]:
+  """What nn.MultiheadAttention is in evaluation; without `need_weights` only the first result."""
   parts = [(i * width, (i + 1) * width) for i in range(3)]
   if query.id == key.id == value.id:
     joined = linear(b, query, qkv_weight, qkv_bias)
@@ -90,22 +122,33 @@ def multi_head_attention(b: Builder, query: Value, key: Value, value: Value, wid
   else:
     projected = [linear(b, x, b.slice(qkv_weight, 0, *part), b.slice(qkv_bias, 0, *part))
                  for x, part in zip((query, key, value), parts)]
-  y = b.transpose(attention(b, *(_heads(b, x, heads) for x in projected)), [0, 2, 1, 3])
-  return [linear(b, b.reshape(y, query.shape), weight, bias)]
+  q, k, v = (_heads(b, x, heads) for x in projected)
+  scores = _scaled(b, b.node("MatMul", q, b.transpose(k, [0, 1, 3, 2])),
+                   1 / math.sqrt(width // heads))
+  if mask is not None:
+    scores = b.node("Where", _hidden(b, mask, mask_type), b.scalar(-math.inf, scores.dtype), scores)
+  weights = b.node("Softmax", scores, axis=-1)
+  y = b.transpose(b.node("MatMul", weights, v), [0, 2, 1, 3])
+  results = [linear(b, b.reshape(y, query.shape), weight, bias)]
+  if need_weights:
+    results.append(b.node("ReduceMean", weights, b.ints([1]), keepdims=0) if average_attn_weights
+                   else weights)
+  return results
 
 
 def encoder_layer(b: Builder, x: Value, width: int, heads: int, qkv_weight: Value, qkv_bias: Value,
                   weight: Value, bias: Value, gelu: bool, norm_first: bool, epsilon: float,
                   scale_1: Value, shift_1: Value, scale_2: Value, shift_2: Value,
                   weight_1: Value, bias_1: Value, weight_2: Value, bias_2: Value,
-                  *_: Any) -> Value:
-  """What nn.TransformerEncoderLayer is in evaluation, without a mask."""
+                  mask: Value | None = None, mask_type: int | None = None) -> Value:
+  """What nn.TransformerEncoderLayer is in evaluation."""
   def norm(x: Value, scale: Value, shift: Value) -> Value:
     return b.node("LayerNormalization", x, scale, shift, axis=-1, epsilon=epsilon)
 
   y = norm(x, scale_1, shift_1) if norm_first else x
-  y = b.node("Add", x, multi_head_attention(b, y, y, y, width, heads, qkv_weight, qkv_bias, weight,
-                                            bias)[0])
+  attended = multi_head_attention(b, y, y, y, width, heads, qkv_weight, qkv_bias, weight, bias,
+                                  mask, need_weights=False, mask_type=mask_type)
+  y = b.node("Add", x, attended[0])
   x = y if norm_first else norm(y, scale_1, shift_1)
   y = norm(x, scale_2, shift_2) if norm_first else x
   y = linear(b, y, weight_1, bias_1)

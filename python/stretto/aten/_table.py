@@ -44,12 +44,6 @@ KEPT = (
   "upsample_trilinear3d.vec",
 )
 
-# Arguments that have to be absent or false, by their places; otherwise PyTorch runs the operator.
-ABSENT = {
-  "_native_multi_head_attention.default": {9: "mask", 10: "need_weights"},
-  "_transformer_encoder_layer_fwd.default": {18: "mask"},
-}
-
 TABLE: dict[str, Callable[..., Any]] = {
   # Convolutions.
   "conv1d.default": convolution.forward,
@@ -69,6 +63,7 @@ TABLE: dict[str, Callable[..., Any]] = {
   "matmul.default": products.matmul,
   "mm.default": products.matmul,
   "scaled_dot_product_attention.default": products.attention,
+  "_trilinear.default": products.trilinear,
   "_native_multi_head_attention.default": products.multi_head_attention,
   "_transformer_encoder_layer_fwd.default": products.encoder_layer,
   # Recurrent layers.

@@ -29,7 +29,7 @@ from stretto.aten._builder import (
   engine_shape,
 )
 from stretto.aten._sizes import fixed
-from stretto.aten._table import ABSENT, OF_SIZES, TABLE
+from stretto.aten._table import OF_SIZES, TABLE
 
 # A result of so few elements that only depends on constants is computed by PyTorch at once. Larger
 # ones are left to the engine, which may not need them.
@@ -199,6 +199,10 @@ class _Walk:
     if not missing:
       return
     lines = []
+    # Sizes of tensors whose shape depends on values, and checks of them, are not told: only what
+    # gives such tensors is.
+    told = {name: nodes for name, nodes in missing.items() if not _is_of_sizes(nodes[0])}
+    missing = told or missing
     for name, nodes in sorted(missing.items()):
       places = ", ".join(place(node) for node in nodes[:3])
       more = f" and {len(nodes) - 3} more" if len(nodes) > 3 else ""
@@ -396,11 +400,6 @@ def _function(node: Node) -> Callable[..., Any] | None:
   if _is_check(node):
     return lambda *_: None
   name = str(target).removeprefix("aten.")
-  for place, argument in ABSENT.get(name, {}).items():
-    default = next(a.default_value for a in target._schema.arguments if a.name == argument)
-    given = node.args[place] if place < len(node.args) else node.kwargs.get(argument, default)
-    if given is not None and given is not False:
-      return None
   table = _complex.TABLE if _has_complex(node) else TABLE
   return table.get(name)
 
@@ -435,6 +434,11 @@ def why_not(node: Node) -> str | None:
     if _sizes(fake) is None:
       return "the shape of its result depends on the values of tensors"
   return None
+
+
+def _is_of_sizes(node: Node) -> bool:
+  """Whether its result is a size, or is computed of sizes."""
+  return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymBool, torch.SymFloat))
 
 
 def _is_check(node: Node) -> bool:

@@ -26,8 +26,15 @@ Accuracy parse_accuracy(std::string_view name) {
 }
 
 std::string target_text(const Target& target) {
-  return fmt::format("{}/{}/t{}", isa_name(target.isa), accuracy_name(target.accuracy),
-                     target.threads);
+  const std::string width =
+      target.panel_width == 0 ? "" : fmt::format("/p{}", static_cast<int>(target.panel_width));
+  return fmt::format("{}/{}/t{}{}", isa_name(target.isa), accuracy_name(target.accuracy),
+                     target.threads, width);
+}
+
+void set_panel_width(const Family& family, void* problem, int width) {
+  // The target lies in the problem, which is the caller's to write.
+  const_cast<Target&>(family.target(problem)).panel_width = static_cast<int16_t>(width);
 }
 
 const Family& family(std::string_view name) {

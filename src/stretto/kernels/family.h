@@ -29,12 +29,15 @@ Accuracy parse_accuracy(std::string_view name);  // throws InvalidArgument
 struct Target {
   Isa isa = kIsas.front();
   Accuracy accuracy = Accuracy::kDefault;
+  // Vectors of a panel of packed weights; 0: what suits the number of rows. Given where weights are
+  // packed already, for other shapes.
+  int16_t panel_width = 0;
   int32_t threads = 1;
 
   int lanes() const { return isa_lanes(isa); }
   int block() const { return isa_lanes(isa); }  // of Layout::kBlocked
 };
-std::string target_text(const Target& target);  // "avx512/default/t2"
+std::string target_text(const Target& target);  // "avx512/default/t2", with a width "..t2/p3"
 
 // Whether a candidate can do a problem, and how well it expects to. `expected` is the effective
 // fraction of the machine's fp32 peak (may exceed 1: Winograd), or of the memory bandwidth for
@@ -123,6 +126,9 @@ struct Family {
   void (*run)(int row, const void* problem, const Args& args, const Worker& worker);
   const Target& (*target)(const void* problem);
 };
+
+// Another width of panels for a problem.
+void set_panel_width(const Family& family, void* problem, int width);
 
 // All of a row's work by a team whose threads each do their own share.
 void run_shares(const Family& family, int row, const void* problem, const Args& args,

@@ -5,11 +5,30 @@
 #include "stretto/tensor/identity.h"
 
 namespace stretto::passes {
+namespace {
+
+std::string key_of(const std::string& recipe, std::span<const Tensor> from) {
+  std::string key = recipe;
+  for (const Tensor& tensor : from) key += " " + identity(tensor);
+  return key;
+}
+
+}  // namespace
+
+void Derived::settle() {
+  const std::lock_guard lock(mutex_);
+  settled_ = true;
+}
+
+bool Derived::may_make(const std::string& recipe, std::span<const Tensor> from) {
+  const std::string key = key_of(recipe, from);
+  const std::lock_guard lock(mutex_);
+  return !settled_ || entries_.contains(key);
+}
 
 std::vector<Tensor> Derived::get(const std::string& recipe, std::span<const Tensor> from,
                                  const Make& make) {
-  std::string key = recipe;
-  for (const Tensor& tensor : from) key += " " + identity(tensor);
+  std::string key = key_of(recipe, from);
   {
     const std::lock_guard lock(mutex_);
     if (const auto at = entries_.find(key); at != entries_.end()) return at->second.made;

@@ -26,12 +26,18 @@ class Derived {
   std::vector<Tensor> get(const std::string& recipe, std::span<const Tensor> from,
                           const Make& make);
 
+  // From now on may_make() is true only of what was made before.
+  void settle();
+  // Asked by rules whose constants depend on sizes and can be done without.
+  bool may_make(const std::string& recipe, std::span<const Tensor> from);
+
  private:
   struct Entry {
     std::vector<Tensor> from, made;
   };
   std::mutex mutex_;
   std::unordered_map<std::string, Entry> entries_;
+  bool settled_ = false;
 };
 
 // float32 tensors that differ in their first dimension only, joined along it.

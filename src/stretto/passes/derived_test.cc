@@ -37,6 +37,16 @@ TEST(Derived, IsMadeOncePerRecipeAndTensor) {
   EXPECT_NE(get("double", numbers(10000, 0)).data(), first.data());
 }
 
+TEST(Derived, OnceSettledOnlyWhatIsThereMayBeMade) {
+  Derived derived;
+  const std::array from{numbers(4, 0)};
+  derived.get("known", from, [] { return std::vector<Tensor>{numbers(3, 0)}; });
+  EXPECT_TRUE(derived.may_make("new", from));
+  derived.settle();
+  EXPECT_FALSE(derived.may_make("new", from));
+  EXPECT_TRUE(derived.may_make("known", from));
+}
+
 // Two graphs of one model, for different batches, share the weights that the passes make.
 TEST(Derived, GraphsOfOneModelShareWhatPassesMake) {
   Derived derived;

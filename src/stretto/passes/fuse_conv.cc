@@ -149,13 +149,16 @@ void drop_taps(Rewriter& graph, int n, PassContext& context) {
     kernel[i] = live[i].end - live[i].begin;
     if (kernel[i] == 1) dilations[i] = 1;
   }
-  if (!fewer || !context.allow("conv-taps", node.name)) return;
+  std::string recipe = "taps";
+  for (const Taps& taps : live) recipe += fmt::format(" {}-{}", taps.begin, taps.end);
+  if (!fewer || !context.may_derive(recipe, std::array{weight}) ||
+      !context.allow("conv-taps", node.name)) {
+    return;
+  }
   attributes.set("kernel_shape", kernel);
   attributes.set("dilations", dilations);
   attributes.set("pads", pads);
   std::vector<ValueId> inputs = node.inputs;
-  std::string recipe = "taps";
-  for (const Taps& taps : live) recipe += fmt::format(" {}-{}", taps.begin, taps.end);
   const Tensor rest =
       context.derive_one(recipe, std::array{weight}, [&] { return with_taps(weight, live); });
   inputs[1] = graph.add_constant(graph.name(inputs[1]), rest);

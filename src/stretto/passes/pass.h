@@ -61,6 +61,12 @@ class PassContext {
     return derive(recipe, from, [&] { return std::vector<Tensor>{make()}; })[0];
   }
 
+  // False where a rule must do without such a constant: it was not made for the sizes of a range
+  // before, and would be packed anew.
+  bool may_derive(const std::string& recipe, std::span<const Tensor> from) {
+    return derived_ == nullptr || derived_->may_make(recipe, from);
+  }
+
   // What `ragged` is to pack; null: nothing.
   Ragged* ragged() const { return ragged_; }
   void set_ragged(Ragged* ragged) { ragged_ = ragged; }

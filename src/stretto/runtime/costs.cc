@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "stretto/base/error.h"
+#include "stretto/kernels/simd/grid.h"
 #include "stretto/tune/choose.h"
 
 namespace stretto::runtime {
@@ -51,20 +52,30 @@ Selection NodeSelector::keep_to_shared(Selection selection, const void* problem,
                                        std::span<const Tensor> constants) const {
   const kernels::Family& family = *selection.family;
   const std::string name = constants_name(constants);
-  const auto is_packed = [&](int row) {
-    return family.packed_bytes(row, problem) == 0 ||
-           options.shared->has(weights_name(family, row, problem, name));
+  const auto is_packed = [&](int row, const void* p) {
+    return family.packed_bytes(row, p) == 0 ||
+           options.shared->has(weights_name(family, row, p, name));
   };
-  if (is_packed(selection.row)) return selection;
+  if (is_packed(selection.row, problem)) return selection;
   const double fastest = family.fits(selection.row, problem).expected;
-  int best = -1;
+  int best = -1, best_width = 0;
   double expected = fastest / options.worth_packing;
-  for (int row = 0; row < family.rows; ++row) {
-    if (row == family.reference) continue;
-    const kernels::Fit fit = family.fits(row, problem);
-    if (!fit.ok || fit.expected <= expected || !is_packed(row)) continue;
-    best = row;
-    expected = fit.expected;
+  const auto try_rows = [&](const void* p, int width) {
+    for (int row = 0; row < family.rows; ++row) {
+      if (row == family.reference) continue;
+      const kernels::Fit fit = family.fits(row, p);
+      if (!fit.ok || fit.expected <= expected || !is_packed(row, p)) continue;
+      best = row;
+      best_width = width;
+      expected = fit.expected;
+    }
+  };
+  try_rows(problem, 0);
+  const auto* bytes = static_cast<const std::byte*>(problem);
+  std::vector<std::byte> other(bytes, bytes + family.problem_bytes);
+  for (const int64_t width : kernels::kPanelWidths) {
+    kernels::set_panel_width(family, other.data(), static_cast<int>(width));
+    try_rows(other.data(), static_cast<int>(width));
   }
   if (best < 0) {  // another layout may have one
     selection.seconds *= options.worth_packing;
@@ -73,6 +84,7 @@ Selection NodeSelector::keep_to_shared(Selection selection, const void* problem,
   }
   return {.family = &family,
           .row = best,
+          .panel_width = best_width,
           .estimate = estimate_seconds(family, problem, expected),
           .why = "its weights are packed for other shapes"};
 }

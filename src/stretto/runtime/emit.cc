@@ -116,21 +116,27 @@ class Emitter {
     emission_.compiled.explanations.push_back(std::move(why));
   }
 
-  void add_kernel(const kernels::Family& family, const void* problem, Operands operands,
+  void add_kernel(const kernels::Family& family, const void* asked, Operands operands,
                   const std::string& node, std::string_view op,
                   std::span<const Tensor> constants = {}) {
-    const Selection selection = nodes_.select(node, family, problem, constants);
+    const Selection selection = nodes_.select(node, family, asked, constants);
+    const auto* from = static_cast<const std::byte*>(asked);
+    std::vector<std::byte> bytes(from, from + family.problem_bytes);
+    const void* problem = bytes.data();
+    if (selection.panel_width != 0) {
+      kernels::set_panel_width(family, bytes.data(), selection.panel_width);
+    }
     if (const kernels::Fit fit = family.fits(selection.row, problem); !fit.ok) {
       throw_unsupported("{}: kernel {} was asked for but does not fit {}: {}", node,
                         family.row_name(selection.row), family.key(problem), fit.reason);
     }
-    const auto* bytes = static_cast<const std::byte*>(problem);
+    Explanation why{family.key(problem), selection, family.flops(problem)};
     add_instruction({.family = &family,
                      .row = selection.row,
-                     .problem = {bytes, bytes + family.problem_bytes},
+                     .problem = std::move(bytes),
                      .node = node,
                      .op = std::string(op)},
-                    std::move(operands), {family.key(problem), selection, family.flops(problem)});
+                    std::move(operands), std::move(why));
   }
 
   void add_copy(int from, int64_t from_offset, int to, int64_t to_offset, int64_t bytes,

@@ -21,6 +21,7 @@ struct Alternative {
 struct Selection {
   const kernels::Family* family = nullptr;
   int row = -1;
+  int panel_width = 0;  // of Target, if not that of the problem
   double seconds = 0;   // measured now or earlier; 0 when neither
   double estimate = 0;  // seconds expected from the row's own expectation
   std::string why;      // for people

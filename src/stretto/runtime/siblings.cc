@@ -16,13 +16,15 @@ namespace stretto::runtime {
 namespace {
 
 // How many times as fast as the best of the others a kernel must be whose weights are not packed.
-constexpr double kWorthPacking = 2, kWorthPackingLate = 8;
+// Late: no kernel is, so that weights are packed only where no kernel could run without.
+constexpr double kWorthPacking = 2, kWorthPackingLate = 1e6;
 
 }  // namespace
 
 void Siblings::settle() {
   const std::lock_guard lock(mutex_);
   settled_ = true;
+  derived_.settle();
 }
 
 void Siblings::own_constants(ir::Graph& graph) {

@@ -35,7 +35,7 @@ class Siblings {
   const Making& making() const { return making_; }
 
   // Weights for all sizes that will come are packed: from now on kernels that need other ones are
-  // taken only where the others are hopeless.
+  // taken only where no other fits.
   void settle();
 
   // Constants that belong to somebody else become copies. Those of equal content, whose owner may

@@ -14,6 +14,7 @@ std::string problem_key(const Conv2dProblem& p) {
 
 std::string weights_key(Conv2dProblem p) {
   p.target.threads = 1;
+  p.target.panel_width = 0;
   p.n = p.h = p.w = 0;
   p.exact = 0;
   p.x_layout = p.y_layout = Layout::kPlain;

@@ -16,6 +16,7 @@ std::string problem_key(const ConvTranspose2dProblem& p) {
 
 std::string weights_key(ConvTranspose2dProblem p) {
   p.target.threads = 1;
+  p.target.panel_width = 0;
   p.n = p.h = p.w = 0;
   p.x_layout = p.y_layout = Layout::kPlain;
   p.epilogue = {.bias = p.epilogue.bias};

@@ -11,6 +11,7 @@ std::string problem_key(const GemmProblem& p) {
 
 std::string weights_key(GemmProblem p) {
   p.target.threads = 1;
+  p.target.panel_width = 0;
   p.m = 0;
   p.epilogue = {.bias = p.epilogue.bias};
   return problem_key(p);

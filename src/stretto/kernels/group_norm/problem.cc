@@ -11,6 +11,7 @@ std::string problem_key(const GroupNormProblem& p) {
 
 std::string weights_key(GroupNormProblem p) {
   p.target.threads = 1;
+  p.target.panel_width = 0;
   p.n = p.hw = 0;
   return problem_key(p);
 }

@@ -12,6 +12,7 @@ std::string problem_key(const LayerNormProblem& p) {
 
 std::string weights_key(LayerNormProblem p) {
   p.target.threads = 1;
+  p.target.panel_width = 0;
   p.m = 0;
   return problem_key(p);
 }

@@ -13,6 +13,7 @@ std::string problem_key(const MatmulIntegerProblem& p) {
 
 std::string weights_key(MatmulIntegerProblem p) {
   p.target.threads = 1;
+  p.target.panel_width = 0;
   p.m = 0;
   p.is_signed = p.zero = p.scale_per_column = 0;
   return problem_key(p);

@@ -62,6 +62,7 @@ std::string problem_key(const RecurrentProblem& p) {
 
 std::string weights_key(RecurrentProblem p) {
   p.target.threads = 1;
+  p.target.panel_width = 0;
   p.steps = p.batch = 0;
   return problem_key(p);
 }

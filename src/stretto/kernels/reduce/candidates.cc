@@ -6,6 +6,7 @@ namespace reduce {
 // Best first; the reference fits everything.
 constexpr const Row* kRows[] = {
     &kVector,
+    &kIntegers,
     &kReference,
 };
 

@@ -8,6 +8,7 @@ namespace stretto::kernels::reduce {
 using Row = Candidate<ReduceProblem>;
 
 extern const Row kVector;     // contiguous runs, or vectors of neighbouring outputs
-extern const Row kReference;  // in double
+extern const Row kIntegers;   // the same of int32 and int64
+extern const Row kReference;  // floats in double
 
 }  // namespace stretto::kernels::reduce

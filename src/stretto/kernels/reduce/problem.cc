@@ -14,12 +14,19 @@ std::string_view reduction_name(Reduction kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
+bool can_reduce(Reduction kind, DType dtype) {
+  if (dtype == DType::kFloat32) return true;
+  const bool exact = kind == Reduction::kSum || kind == Reduction::kMax ||
+                     kind == Reduction::kMin || kind == Reduction::kProd;
+  return exact && (dtype == DType::kInt32 || dtype == DType::kInt64);
+}
+
 ReduceProblem reduce_problem(const Target& target, std::span<const int64_t> shape,
-                             std::span<const int64_t> axes, Reduction kind) {
+                             std::span<const int64_t> axes, Reduction kind, DType dtype) {
   const int64_t rank = static_cast<int64_t>(shape.size());
   std::vector<bool> reduced(shape.size());
   for (int64_t axis : axes) reduced[normalize_axis(axis, rank, "reduce: axis")] = true;
-  ReduceProblem p{.target = target, .rank = 0, .reduced = 0, .kind = kind};
+  ReduceProblem p{.target = target, .rank = 0, .reduced = 0, .kind = kind, .dtype = dtype};
   bool last = false;
   for (size_t axis = 0; axis < shape.size(); ++axis) {
     if (shape[axis] == 1) continue;
@@ -41,6 +48,7 @@ ReduceProblem reduce_problem(const Target& target, std::span<const int64_t> shap
 
 std::string problem_key(const ReduceProblem& p) {
   std::string text = fmt::format("reduce {} ", reduction_name(p.kind));
+  if (p.dtype != DType::kFloat32) text += fmt::format("{} ", dtype_name(p.dtype));
   for (int k = 0; k < p.rank; ++k) {
     const bool reduced = p.reduced >> k & 1;
     text +=
@@ -54,9 +62,9 @@ Signature problem_signature(const ReduceProblem& p) {
   for (int k = 0; k < p.rank; ++k) {
     if (!(p.reduced >> k & 1)) out.push_back(p.dims[k]);
   }
-  return {.inputs = {{.name = "x", .shape = Shape(p.dims, p.dims + p.rank)}},
+  return {.inputs = {{.name = "x", .dtype = p.dtype, .shape = Shape(p.dims, p.dims + p.rank)}},
           .constants = {},
-          .outputs = {{.name = "y", .shape = out}}};
+          .outputs = {{.name = "y", .dtype = p.dtype, .shape = out}}};
 }
 
 double problem_flops(const ReduceProblem& p) {

@@ -41,6 +41,26 @@ TEST(Reduce, EveryKindShapeAndThreadCount) {
   }
 }
 
+TEST(Reduce, IntegersAreExact) {
+  const std::vector<std::pair<Shape, std::vector<int64_t>>> cases{
+      {{5, 100}, {1}}, {{5, 100}, {0}},      {{3, 7, 70}, {0, 2}}, {{4, 5, 6, 7}, {1, 3}},
+      {{2000}, {0}},   {{17}, {}},           {{100, 3}, {1}},      {{0, 5}, {0}},
+      {{5, 0}, {1}},   {{2, 3, 4, 33}, {2}}, {{6, 1000}, {0}}};
+  for (const DType dtype : {DType::kInt32, DType::kInt64}) {
+    for (const Reduction kind :
+         {Reduction::kSum, Reduction::kMax, Reduction::kMin, Reduction::kProd}) {
+      for (int threads : {1, 3}) {
+        for (const auto& [shape, axes] : cases) {
+          const ReduceProblem p = reduce_problem({.threads = threads}, shape, axes, kind, dtype);
+          EXPECT_GT(check_rows(kReduce, p, 0), 0);
+        }
+      }
+    }
+  }
+  EXPECT_FALSE(can_reduce(Reduction::kMean, DType::kInt32));
+  EXPECT_FALSE(can_reduce(Reduction::kSum, DType::kInt8));
+}
+
 TEST(Reduce, SpecialValues) {
   for (int kind = 0; kind < 8; ++kind) {
     for (int64_t axis : {0, 1}) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "stretto/base/team.h"
+#include "stretto/kernels/family.h"
 #include "stretto/kernels/simd/tile.h"
 
 namespace stretto::kernels {
@@ -103,21 +104,29 @@ struct Panels {
   }
 };
 
+// The widths that panels are chosen from.
+inline constexpr int64_t kPanelWidths[] = {2, 3, 4};
+
+inline Panels panels_of(int64_t blocks, int64_t width, int64_t team = 1) {
+  return {blocks, width, std::min<int64_t>(width + 1, TileSet::kMaxVectors), team};
+}
+
 // Panels for products of about `rows` rows: two vectors wide, where most rows fit the
 // registers; wider when there are so few rows that a two-wide tile would wait for its own sums.
-inline Panels choose_panels(const TileSet& set, int64_t blocks, int64_t rows, int64_t team = 1) {
-  if (rows <= set.max_rows[4]) return {blocks, 4, 4, team};
-  if (rows <= set.max_rows[3]) return {blocks, 3, 4, team};
-  return {blocks, 2, 3, team};
+// The target's width is before all of that.
+inline Panels choose_panels(const Target& target, int64_t blocks, int64_t rows, int64_t team = 1) {
+  if (target.panel_width != 0) return panels_of(blocks, target.panel_width, team);
+  const TileSet& set = tile_set(target.isa);
+  return panels_of(blocks, rows <= set.max_rows[4] ? 4 : rows <= set.max_rows[3] ? 3 : 2, team);
 }
 
 // Panels for products whose rows can be cut anywhere: three vectors wide. 9 rows take 12 loads for
 // 27 multiply-adds, where 14 rows of two vectors take 16 for 28; with 16 registers, 7 for 12
 // instead of 8: less to do beside the multiply-adds when another thread shares the core
 // (docs/design/speed.md). Maps and Winograd tiles come in rows that 14 divides better.
-inline Panels choose_wide_panels(const TileSet& set, int64_t blocks, int64_t rows, int64_t team) {
-  const Panels panels = choose_panels(set, blocks, rows, team);
-  return panels.width == 2 ? Panels{blocks, 3, 4, team} : panels;
+inline Panels choose_wide_panels(const Target& target, int64_t blocks, int64_t rows, int64_t team) {
+  const Panels panels = choose_panels(target, blocks, rows, team);
+  return panels.width == 2 && target.panel_width == 0 ? panels_of(blocks, 3, team) : panels;
 }
 
 }  // namespace stretto::kernels

@@ -65,7 +65,7 @@ Plan make_plan(const Task& task) {
   const int64_t tiles_x = ceil_div(task.out_w, s.out * s.phases);
   const int64_t tiles = task.n * tiles_y * tiles_x;
   const TileSet& set = tile_set(task.target.isa);
-  const Panels panels = choose_panels(set, group_out, tiles, task.target.threads);
+  const Panels panels = choose_panels(task.target, group_out, tiles, task.target.threads);
 
   const int64_t v_row = spread(group_in * lanes, lanes);
   int64_t widest = 0;

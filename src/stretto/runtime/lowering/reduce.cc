@@ -29,7 +29,8 @@ std::optional<kernels::Reduction> reduction_of(std::string_view op) {
 bool lower_reduce(Lowering& l, const ir::Node& node) {
   const auto kind = reduction_of(node.op->name);
   const Shape& x = l.shape(node.inputs[0]);
-  if (!kind || !l.is_float32(node.inputs[0])) return false;
+  const DType dtype = l.graph().value(node.inputs[0]).dtype;
+  if (!kind || !kernels::can_reduce(*kind, dtype)) return false;
   std::vector<int64_t> axes;
   if (node.inputs.size() > 1 && node.inputs[1] != ir::kNone) {
     const Tensor* given = l.constant(node.inputs[1]);
@@ -46,7 +47,7 @@ bool lower_reduce(Lowering& l, const ir::Node& node) {
     for (size_t i = 0; i < x.size(); ++i) axes.push_back(static_cast<int64_t>(i));
   }
   try {
-    const auto p = kernels::reduce_problem(l.target(), x, axes, *kind);
+    const auto p = kernels::reduce_problem(l.target(), x, axes, *kind, dtype);
     return l.add<kernels::ReduceProblem>(node, kernels::kReduce, {node.inputs[0]},
                                          {node.outputs[0]},
                                          {{p, {Layout::kPlain}, {Layout::kPlain}}});

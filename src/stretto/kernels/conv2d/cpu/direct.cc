@@ -71,8 +71,7 @@ Plan make_plan(const Conv2dProblem& p) {
             .horizontal = horizontal_axis(p)};
   const int64_t longest = std::max(plan.horizontal.longest_run(), plan.vertical.longest_run());
   if (!shared) {
-    const TileSet& set = tile_set(p.target.isa);
-    plan.panels = choose_panels(set, plan.out_blocks, longest, p.target.threads);
+    plan.panels = choose_panels(p.target, plan.out_blocks, longest, p.target.threads);
     return plan;
   }
   plan.panels = {plan.out_blocks, 1, 1};

@@ -32,7 +32,7 @@ Plan make_plan(const Conv2dProblem& p) {
             .vertical = vertical_axis(p),
             .horizontal = horizontal_axis(p)};
   const int64_t longest = std::max(plan.horizontal.longest_run(), plan.vertical.longest_run());
-  plan.panels = choose_panels(tile_set(p.target.isa), out_blocks, longest);
+  plan.panels = choose_panels(p.target, out_blocks, longest);
   return plan;
 }
 

@@ -45,14 +45,14 @@ Plan make_plan(const Conv2dProblem& p) {
   plan.pixel_rows =
       p.y_layout == Layout::kBlocked && (p.groups == 1 || plan.outputs % plan.block == 0);
   if (plan.pixel_rows) {
-    plan.panels = choose_panels(set, blocks_of(plan.outputs, plan.block), plan.plane);
+    plan.panels = choose_panels(p.target, blocks_of(plan.outputs, plan.block), plan.plane);
     const int64_t rows = set.max_rows[plan.panels.width];
     const int64_t most = cpu_info().l2_bytes / 2 / (plan.depth * 4) / rows * rows;
     plan.line = std::clamp<int64_t>(most, rows, 8 * rows);
     plan.steps = plan.depth;
     plan.thread_scratch = plan.steps * plan.line;
   } else {
-    const int64_t vectors = choose_panels(set, 2, plan.outputs).width;
+    const int64_t vectors = choose_panels(p.target, 2, plan.outputs).width;
     plan.line = vectors * plan.block;
     plan.steps = plan.depth + 1;
     // The lines, a tile, and two lines to finish it in.

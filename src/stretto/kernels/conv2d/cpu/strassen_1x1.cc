@@ -56,7 +56,7 @@ Plan make_plan(const Conv2dProblem& p) {
             .panels = {0, 1, 1}};
   const TileSet& set = tile_set(p.target.isa);
   const auto choose = set.max_rows[3] >= 8 ? choose_wide_panels : choose_panels;
-  plan.panels = choose(set, plan.out_blocks, plan.rows, p.target.threads);
+  plan.panels = choose(p.target, plan.out_blocks, plan.rows, p.target.threads);
   const int64_t row_bytes =
       (plan.in_blocks + plan.out_blocks) * block * static_cast<int64_t>(sizeof(float));
   plan.chunk = std::min(

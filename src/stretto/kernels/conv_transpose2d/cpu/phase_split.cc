@@ -69,7 +69,7 @@ Plan make_plan(const ConvTranspose2dProblem& p) {
           .channels = channels,
           .vertical = {p.h, p.out_h(), p.kernel_h, p.stride_h, p.dilation_h, p.pad_top},
           .horizontal = {p.w, p.out_w(), p.kernel_w, p.stride_w, p.dilation_w, p.pad_left},
-          .panels = choose_panels(tile_set(p.target.isa), out_blocks, std::max(p.w, p.h))};
+          .panels = choose_panels(p.target, out_blocks, std::max(p.w, p.h))};
 }
 
 Fit fits(const ConvTranspose2dProblem& p) {

@@ -35,7 +35,7 @@ Plan make_plan(const GemmProblem& p) {
   const int64_t parts = std::max<int64_t>(1, (p.k + kMostSteps - 1) / kMostSteps);
   Plan plan{.lanes = lanes,
             .columns = blocks * lanes,
-            .panels = choose_wide_panels(set, blocks, p.m, p.target.threads),
+            .panels = choose_wide_panels(p.target, blocks, p.m, p.target.threads),
             .parts = parts,
             .row_block = 0,
             .ragged_width = 0};

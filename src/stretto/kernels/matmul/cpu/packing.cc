@@ -27,7 +27,7 @@ Plan make_plan(const MatmulProblem& p) {
   return {.lanes = set.lanes,
           .most_steps = std::min(p.k, kMostSteps),
           .most_width = std::min<int64_t>(blocks, TileSet::kMaxVectors) * set.lanes,
-          .panels = choose_wide_panels(set, blocks, p.m, 1),
+          .panels = choose_wide_panels(p.target, blocks, p.m, 1),
           .parts = EvenTiles(p.k, kMostSteps)};
 }
 
