@@ -239,7 +239,8 @@ class Simulate {
     }
     fmt::print("{}", results_text(results_, !flags_.no_departures));
     if (fit_) {
-      fmt::print("\n{} of {} settings tried:\n", fit_->tried.size(), fit_->grid_size);
+      fmt::print("\n{} of {} settings tried, at the cost of {:.1f} simulations:\n",
+                 fit_->tried.size(), fit_->grid_size, fit_->runs);
       for (const std::string& change : fit_->changes) fmt::print("  {}\n", change);
     }
     for (const Result& each : results_) {

@@ -9,6 +9,8 @@ from pathlib import Path
 from cluster_slurm import without_scheduler
 from kubernetes_server import Server
 
+from stretto.cluster import _pod
+
 # The real kubectl where it is installed, else a program that does the same.
 REAL = os.environ.get("STRETTO_TEST_KUBECTL") != "own"
 KUBECTL = Path(__file__).parent / "kubernetes_kubectl.py"
@@ -48,3 +50,16 @@ def logged(server, text):
   """For wait_until(): whether some pod has printed it."""
   return lambda: any(text in process.log.read_text()
                      for process in list(server.nodes.processes.values()))
+
+
+def know_each_other(server, count):
+  """For wait_until(): whether so many pods are connected, each with the first of its job."""
+  def connected():
+    ports = {port + _pod.LINK_PORT for port in server.nodes.ports.values()}
+    found = 0
+    for name in ("tcp", "tcp6"):
+      for line in Path("/proc/net", name).read_text().splitlines()[1:]:
+        _, local, _, state = line.split()[:4]
+        found += state == "01" and int(local.rpartition(":")[2], 16) in ports
+    return found >= count - 1
+  return connected

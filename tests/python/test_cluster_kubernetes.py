@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from cluster_slurm import read_until, wait_until
-from kubernetes_jobs import IMAGE, logged, pods, run, serving, with_kubectl
+from kubernetes_jobs import IMAGE, know_each_other, logged, pods, run, serving, with_kubectl
 
 
 @pytest.fixture
@@ -72,12 +72,18 @@ def test_a_lost_pod_starts_the_job_again_and_no_more_often_than_asked(cluster, s
                  "print('start', start, flush=True)\n"
                  "time.sleep(600 if start == '0' else 0.1)")
   child = cluster.start("run", *IMAGE, "-n", "3", "--nodes", "3", "job.py")
-  wait_until(lambda: len(server.nodes.processes) == 3 and all(
-    "start 0" in p.log.read_text() for p in server.nodes.processes.values()))
-  time.sleep(1)  # until the pods know each other
-  server.nodes.lose(pods(server)["ranks-1"])
-  out, err = child.communicate(timeout=60)
-  assert child.returncode == 0, out + err
+  out = ""
+  while out.count("start 0\n") < 3:  # what pods print before it looks may go with them
+    line = child.stdout.readline()
+    assert line, out + child.stderr.read()
+    out += line
+  wait_until(know_each_other(server, 3))
+  lost = pods(server)["ranks-1"]
+  server.nodes.die(lost)  # the others find out before Kubernetes does, which would end them
+  wait_until(logged(server, "pod 1 of the job was lost"))
+  server.nodes.lose(lost)
+  out += child.stdout.read()
+  assert child.wait() == 0, out + child.stderr.read()
   assert out.count("start 1\n") == 3 and "[job] stretto cluster: a pod was lost; start 2" in out
   assert "pod 1 of the job was lost" in out  # as the others say
 
@@ -92,7 +98,7 @@ def test_ranks_that_fail_because_a_pod_was_lost_are_no_failure(cluster, server):
   child = cluster.start("run", *IMAGE, "-n", "3", "--nodes", "3", "job.py")
   wait_until(lambda: len(server.nodes.processes) == 3 and all(
     "began" in p.log.read_text() for p in server.nodes.processes.values()))
-  time.sleep(1)
+  wait_until(know_each_other(server, 3))
   name = pods(server)["ranks-2"]
   process = server.nodes.processes[name]
   process.child.send_signal(signal.SIGSTOP)  # its node no longer answers, and nobody knows yet

@@ -12,6 +12,14 @@
 
 namespace stretto::cluster {
 
+// What a simulation has come to.
+struct SoFar {
+  double part;      // of the events: every job comes and ends
+  int64_t refused;  // jobs, also those that come later
+  double wait_s;    // the mean over the classes of jobs of their mean waits, if nobody waited from
+                    // now on: it never falls, and ends as that of the whole simulation
+};
+
 struct SimulateOptions {
   std::string policy;      // parts of policy_parts(), joined by +; empty: as the site says
   uint64_t seed = 1;       // of everything that is drawn
@@ -26,6 +34,8 @@ struct SimulateOptions {
   std::string reference_kind = "v100";       // on which the durations of the trace were measured
   bool keep_times = false;                   // fill Simulation::jobs
   std::function<void(double fraction)> progress;  // called now and then
+  // With departures, called about 100 times; false: the simulation stops there.
+  std::function<bool(const SoFar&)> go_on;
 };
 
 // Of the jobs of one class: of one size, or urgent.
@@ -55,6 +65,7 @@ struct JobTimes {
 
 struct Simulation {
   std::string policy;
+  bool stopped = false;  // by go_on: what follows is of the part till then
   int64_t jobs = 0, finished = 0;
   int64_t refused = 0;    // over a limit, or without a place: of their size, kind or queue
   int64_t cancelled = 0;  // preempted at a site that cancels them

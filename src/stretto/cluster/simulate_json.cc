@@ -73,10 +73,12 @@ nlohmann::json to_json(const Fit& fit) {
   for (const FitTrial& trial : fit.tried) {
     nlohmann::json entry = setting_json(trial.setting);
     entry["score_s"] = trial.score_s;
+    entry["part"] = trial.part;
     tried.push_back(entry);
   }
   return {{"groups", fit.groups},
           {"grid_size", fit.grid_size},
+          {"runs", fit.runs},
           {"before", setting_json(fit.before)},
           {"best", setting_json(fit.best)},
           {"tried", tried},

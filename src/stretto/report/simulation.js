@@ -81,7 +81,7 @@ function heading() {
 function changeSection() {
   const sentences = list(fit.changes);
   section('What would change', `${list(fit.tried).length} of ${fit.grid_size} settings of the groups ` +
-    'and the reserve were simulated.', sentences.length
+    `and the reserve were simulated, at the cost of ${digits(fit.runs)} whole simulations.`, sentences.length
     ? make('ul', {}, sentences.map((text) => make('li', {}, text))) : null);
 }
 

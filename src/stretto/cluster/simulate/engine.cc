@@ -11,6 +11,7 @@ namespace stretto::cluster {
 namespace {
 
 constexpr int kProgressEvery = 4096;  // arrivals
+constexpr int64_t kPartsTold = 100;   // of the events, to go_on
 constexpr size_t kMostReasons = 8;
 
 // What tells shapes apart: chips, parts, cores, memory, kinds, queue, model, user, and whether the
@@ -132,8 +133,41 @@ void Engine::advance(int64_t to_ms) {
   if (to_ms > now_ms_) {
     meter_.pass_time(to_ms - now_ms_, nodes_.used_milli(), nodes_.total_chips() * 1000,
                      waiting_count_);
+    const double seconds = static_cast<double>(to_ms - now_ms_) / 1000;
+    for (size_t c = 0; c < kWaitClasses; ++c) {
+      so_far_.wait_s += static_cast<double>(unstarted_[c]) * weights_[c] * seconds;
+    }
   }
   now_ms_ = to_ms;
+}
+
+size_t Engine::wait_class_of(int j) {
+  return wait_class(job(j).chips, urgent_[static_cast<size_t>(shape_of(j).queue)]);
+}
+
+void Engine::weigh_waits() {
+  std::array<int64_t, kWaitClasses> jobs{};
+  for (int j = 0; j < static_cast<int>(workload_.jobs.size()); ++j) {
+    if (shape_of(j).possible()) {
+      ++jobs[wait_class_of(j)];
+    } else {
+      ++so_far_.refused;
+    }
+  }
+  const auto classes =
+      static_cast<double>(kWaitClasses) - static_cast<double>(std::ranges::count(jobs, int64_t{0}));
+  for (size_t c = 0; c < kWaitClasses; ++c) {
+    if (jobs[c] > 0) weights_[c] = 1 / (static_cast<double>(jobs[c]) * classes);
+  }
+}
+
+bool Engine::goes_on(int64_t arrived) {
+  const auto all = 2 * static_cast<int64_t>(workload_.jobs.size());
+  const int64_t events = arrived + result_.finished + result_.refused + result_.cancelled;
+  if (events < next_told_) return true;
+  next_told_ = events + std::max<int64_t>(1, all / kPartsTold);
+  so_far_.part = static_cast<double>(events) / static_cast<double>(all);
+  return options_.go_on(so_far_);
 }
 
 void Engine::add_waiting(int j) {
@@ -151,6 +185,7 @@ void Engine::arrive(int j) {
     return;
   }
   add_waiting(j);
+  ++unstarted_[wait_class_of(j)];
 }
 
 void Engine::start(int j, const std::vector<Part>& parts) {
@@ -186,6 +221,7 @@ void Engine::start(int j, const std::vector<Part>& parts) {
   --waiting_count_;
   JobTimes& times = times_[static_cast<size_t>(j)];
   if (times.start_ms < 0) {
+    --unstarted_[wait_class_of(j)];
     meter_.add_wait(job(j).chips, urgent_[static_cast<size_t>(shape.queue)],
                     now_ms_ - job(j).submit_ms);
   }
@@ -231,6 +267,7 @@ void Engine::drop_void_ends() {
 void Engine::run_events() {
   const int count = static_cast<int>(workload_.jobs.size());
   int next = 0;
+  if (options_.go_on) weigh_waits();
   while (next < count || !ends_.empty()) {
     int64_t time = next < count ? job(next).submit_ms : ends_.top().time_ms;
     if (!ends_.empty()) time = std::min(time, ends_.top().time_ms);
@@ -249,6 +286,10 @@ void Engine::run_events() {
     }
     pass();
     drop_void_ends();
+    if (options_.go_on && !goes_on(next)) {
+      result_.stopped = true;
+      return;
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 // placement looks at all of them, counts.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <memory>
 #include <queue>
@@ -80,6 +81,9 @@ class Engine {
   void end(int slot);
   void add_waiting(int j);
   void advance(int64_t to_ms);
+  size_t wait_class_of(int j);
+  void weigh_waits();
+  bool goes_on(int64_t arrived);
   PlaceContext context(const Shape& shape, const Plans* plans, int64_t end_ms);
   void start(int j, const std::vector<Part>& parts);
   void release(int slot);  // its chips, and what counts it
@@ -148,6 +152,11 @@ class Engine {
   std::vector<Part> parts_;
 
   std::vector<JobTimes> times_;
+  // For go_on: jobs that have not started yet, by class of waits, and what a second of one adds.
+  std::array<int64_t, kWaitClasses> unstarted_{};
+  std::array<double, kWaitClasses> weights_{};
+  SoFar so_far_{};
+  int64_t next_told_ = 0;  // events
   Meter meter_;
   Simulation result_;
 };

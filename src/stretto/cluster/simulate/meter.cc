@@ -7,14 +7,8 @@
 namespace stretto::cluster {
 namespace {
 
-constexpr std::array<const char*, 6> kClasses = {"0 chips", "1 chip",       "2-7 chips",
-                                                 "8 chips", "over 8 chips", "urgent"};
-
-size_t class_of_job(int chips, bool urgent) {
-  if (urgent) return 5;
-  if (chips <= 1) return static_cast<size_t>(chips);
-  return chips < 8 ? 2 : chips == 8 ? 3 : 4;
-}
+constexpr std::array<const char*, kWaitClasses> kClasses = {"0 chips", "1 chip",       "2-7 chips",
+                                                            "8 chips", "over 8 chips", "urgent"};
 
 double at_rank(const std::vector<int64_t>& sorted, double part) {
   // The smallest value that at least this part of the values does not exceed.
@@ -23,6 +17,12 @@ double at_rank(const std::vector<int64_t>& sorted, double part) {
 }
 
 }  // namespace
+
+size_t wait_class(int chips, bool urgent) {
+  if (urgent) return 5;
+  if (chips <= 1) return static_cast<size_t>(chips);
+  return chips < 8 ? 2 : chips == 8 ? 3 : 4;
+}
 
 WaitStats wait_stats(std::string name, std::vector<int64_t>& values_ms) {
   WaitStats stats{.name = std::move(name), .jobs = static_cast<int64_t>(values_ms.size())};
@@ -70,7 +70,7 @@ void Meter::pass_time(int64_t ms, int64_t used, int64_t total, int64_t waiting) 
 }
 
 void Meter::add_wait(int chips, bool urgent, int64_t wait_ms) {
-  waits_[class_of_job(chips, urgent)].push_back(wait_ms);
+  waits_[wait_class(chips, urgent)].push_back(wait_ms);
 }
 
 void Meter::report(int64_t total, Simulation& result) {

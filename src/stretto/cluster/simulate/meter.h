@@ -8,6 +8,9 @@
 
 namespace stretto::cluster {
 
+constexpr size_t kWaitClasses = 6;
+size_t wait_class(int chips, bool urgent);
+
 class Meter {
  public:
   // Nothing changed for so long. `used`: thousandths of chips in use.
@@ -25,7 +28,7 @@ class Meter {
     double used = 0, stranded = 0, waiting = 0;  // times milliseconds
   };
 
-  std::vector<std::vector<int64_t>> waits_ = std::vector<std::vector<int64_t>>(6);
+  std::vector<std::vector<int64_t>> waits_ = std::vector<std::vector<int64_t>>(kWaitClasses);
   std::vector<int64_t> completions_;
   // The past in equal intervals. When they are full, two become one.
   std::vector<Interval> intervals_ = std::vector<Interval>(kIntervals);
