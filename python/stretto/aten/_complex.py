@@ -325,7 +325,6 @@ TABLE: dict[str, Callable[..., Any]] = {
   "exp.default": _exponential,
   "expand.default": shapes.expand,
   "flip.default": _with_axes(shapes.flip, 1),
-  "full.default": _full,
   "full_like.default": _full,
   "matmul.default": _product("MatMul"),
   "mean.default": _reduction("ReduceMean"),
