@@ -81,6 +81,8 @@ constexpr Row kRows[] = {
      "Folder in which ranks count their operations, for stretto cluster run --hang-after.", ""},
     {"STRETTO_LOOPBACK", kLauncher, "Cluster on this machine that a daemon of Slurm belongs to.",
      ""},
+    {"STRETTO_BENCH_FILE", kDevelopment,
+     "A file of several gigabytes on the disk that the micro-benchmarks read.", ""},
     {"STRETTO_BENCH_THREADS", kDevelopment, "Thread counts of the micro-benchmarks.", ""},
     {"STRETTO_MEDIA_PICTURES", kDevelopment, "Folder of JPEG files for media_bench and data_bench.",
      ""},

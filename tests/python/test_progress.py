@@ -153,5 +153,5 @@ def test_only_the_command_prints():
              "_launch_elastic.py", "_rank.py", "_rank_output.py", "_remote.py",
              "_validate.py", "cluster/__main__.py", "cluster/_agent.py", "cluster/_run.py",
              "cluster/_cloud.py", "cluster/_verbs.py", "cluster/_watch_steps.py",
-             "data/__main__.py", "migrate/__main__.py"}
+             "data/__main__.py", "data/_peers.py", "migrate/__main__.py"}
   assert printing <= command

@@ -2,7 +2,7 @@
 // to the system 32 pieces ahead and read by pread (fadvise), which is what Reader does, or asked
 // for by io_uring as far ahead, through the page cache (ring) or past it (ring_direct). One thread.
 //
-// STRETTO_READ_FILE names a file of several gigabytes on the disk that is to be measured.
+// STRETTO_BENCH_FILE names a file of several gigabytes on the disk that is to be measured.
 #include <benchmark/benchmark.h>
 
 #if defined(__linux__) && __has_include(<linux/io_uring.h>)
@@ -33,9 +33,9 @@ struct Freed {
 
 struct Pieces {
   explicit Pieces(benchmark::State& state) {
-    const char* const name = std::getenv("STRETTO_READ_FILE");
+    const char* const name = std::getenv("STRETTO_BENCH_FILE");
     if (name == nullptr) {
-      state.SkipWithError("STRETTO_READ_FILE names no file");
+      state.SkipWithError("STRETTO_BENCH_FILE names no file");
       return;
     }
     path = name;
