@@ -46,6 +46,40 @@ def test_the_readme_has_the_gains_of_the_table():
     assert found == f"{min(reached):.2f} to {max(reached):.2f}", feature
 
 
+def two_digits(ratio):
+  return (f"{ratio:.2f}" if ratio < 1 else f"{ratio:.1f}" if ratio < 10 else
+          str(int(float(f"{ratio:.1e}"))))
+
+
+def test_the_readme_has_the_ratios_of_the_tables():
+  measured = (plot_readme.RESULTS / "communication.md").read_text()
+  gains = (plot_readme.RESULTS / "gains.md").read_text()
+  readme = (ROOT / "README.md").read_text()
+  cases = plot_readme.table_after(measured, "<!-- comm: begin")
+  sizes = plot_readme.table_after(gains, "## AMD EPYC (Zen 5)")
+
+  def ranks_compared(pattern):
+    found = [row for row in cases if re.match(pattern, row["case"])]
+    return [[float(row[column]) for row in found if row[column]]
+            for column in ("gloo / stretto", "openmpi / stretto-core")]
+
+  def sizes_compared():
+    return [[float(row["reached"]) for row in sizes if f"against {peer}" in row["feature"]]
+            for peer in ("Gloo", "Open MPI")]
+
+  expected = {"4 B to 64 KB": ranks_compared(r"(4 B|4 KB|64 KB|200 x) "),
+              "16 MB, two hosts": ranks_compared(r"16 MB on 2 x 2"),
+              "broadcasts": ranks_compared("broadcast"),
+              "1 to 64 MB": sizes_compared()}
+  shown = plot_readme.table_after(readme, "## How fast\n" and "This chart shows median times")
+  assert len(shown) == len(expected)
+  for row, (words, columns) in zip(shown, expected.items()):
+    assert words in row["gradients"]
+    for column, ratios in zip(("Gloo takes", "Open MPI takes"), columns):
+      times = f"{two_digits(min(ratios))} to {two_digits(max(ratios))} times"
+      assert row[column].startswith(times), (words, column, times)
+
+
 def test_measured_tables_have_their_place():
   from bench import results_page
   from bench.comm import results_page as comm_page
