@@ -24,8 +24,10 @@ def read(model: torch.nn.Module, places: Mapping[str, str], world: int) -> list[
   others it is a kind of device and a rank, such as "cpu:1"."""
   if not isinstance(model, torch.nn.Module):
     raise expected("place: model", "a torch.nn.Module", model)
-  if not isinstance(places, Mapping) or not places:
+  if not isinstance(places, Mapping):
     raise expected("place: parts", 'a dictionary such as {"head": "cpu:1"}', places)
+  if not places:
+    raise InvalidArgumentError('place: no part is named; say such as {"head": "cpu:1"}')
   modules = dict(model.named_modules())
   parts = [part_of(name, place, modules, world) for name, place in places.items()]
   for part in parts:
