@@ -80,6 +80,20 @@ Row text_row(const char* variable, std::string Options::*member, std::string all
           [=](const Options& o) { return o.*member; }};
 }
 
+// A name that other ranks are told.
+Row name_row(const char* variable, std::string Options::*member, std::string_view empty,
+             const char* meaning) {
+  constexpr size_t kMost = 255;
+  return {variable, fmt::format("any text of up to {} bytes; empty: {}", kMost, empty), meaning,
+          [=](Options& o, std::string_view text) {
+            if (text.size() > kMost)
+              throw_invalid("{}: a name has at most {} bytes, this one has {}", variable, kMost,
+                            text.size());
+            o.*member = text;
+          },
+          [=](const Options& o) { return o.*member; }};
+}
+
 // `unit`: "bytes", "seconds", ...; `zero`: what 0 means, if it is special.
 template <typename T>
 Row number_row(const char* variable, T Options::*member, T low, T high, std::string_view unit,
@@ -174,9 +188,9 @@ const std::vector<Row>& rows() {
       text_row("STRETTO_CONGESTION", &Options::congestion,
                "a name that the kernel knows, such as bbr, cubic, reno; empty: the system's",
                "TCP congestion control algorithm."),
-      text_row("STRETTO_HOST", &Options::host, "any text; empty: one name per machine",
+      name_row("STRETTO_HOST", &Options::host, "one name per machine",
                "Name of this rank's host; ranks with the same name count as one host."),
-      text_row("STRETTO_RACK", &Options::rack, "any text; empty: all hosts are in one rack",
+      name_row("STRETTO_RACK", &Options::rack, "all hosts are in one rack",
                "Name of this rank's rack; the tree algorithms send the sum of each rack once."),
       {"STRETTO_SECRET", "any text; empty: rank 0 makes one and passes it through the store",
        "Secret of the job, which ranks prove to know when they connect.",

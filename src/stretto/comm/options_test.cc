@@ -100,6 +100,8 @@ TEST(Options, CheckNamesTheVariableOfAWrongValue) {
             "STRETTO_SILENT_LIMIT: '0' is not a number from 0.1 to 1000000");
   EXPECT_EQ(error_of([](Options& o) { o.silent_limit_s = std::nan(""); }),
             "STRETTO_SILENT_LIMIT: 'nan' is not a number from 0.1 to 1000000");
+  EXPECT_EQ(error_of([](Options& o) { o.host = std::string(5000, 'h'); }),
+            "STRETTO_HOST: a name has at most 255 bytes, this one has 5000");
   EXPECT_NE(error_of([](Options& o) { o.algorithm = "tree"; }).find("expected one of auto, "),
             std::string::npos);
 }
