@@ -47,7 +47,8 @@ TEST(LastPlace, IsThatOfAllPlaces) {
     EXPECT_EQ(graph.value(graph.outputs[0]).name, "y");
     // No product of all places is left.
     for (const ir::Node& node : graph.nodes) {
-      if (node.op->name == "MatMul") EXPECT_EQ(graph.value(node.outputs[0]).shape->at(1), 1);
+      if (node.op->name != "MatMul") continue;
+      EXPECT_EQ(graph.value(node.outputs[0]).shape->at(1), 1);
     }
     const auto got = ir::interpret(graph, inputs, {});
     ASSERT_EQ(got[0].shape(), (Shape{2, 1, 6}));
