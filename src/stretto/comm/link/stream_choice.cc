@@ -16,7 +16,9 @@ constexpr int64_t kWindowBytes = 4 << 20, kSettleBytes = 3 << 20;
 constexpr int kWins = 2, kLosses = 2;
 constexpr double kMore = 1.2;   // twice the streams have to carry this many times as much
 constexpr double kSame = 0.95;  // half the streams have to
-constexpr double kPause_s = 60;
+// A first trial that was lost is soon repeated, because a busy moment may have decided it, and then
+// ever more rarely.
+constexpr double kLongestPause_s = 60, kLongerPause = 4;
 
 }  // namespace
 
@@ -90,6 +92,7 @@ void StreamChoice::decide(bool won, double now_s) {
   if (won) {
     kept_ = trial_;
     has_won_ = true;
+    pause_s_ = kLongestPause_s;  // it has won twice
   }
   const bool reverses = !won && !fewer && !has_won_;
   if (won || reverses) {
@@ -97,7 +100,8 @@ void StreamChoice::decide(bool won, double now_s) {
     if (trial_ != 0) return;
   }
   trial_ = 0;
-  try_at_s_ = now_s + kPause_s;
+  try_at_s_ = now_s + pause_s_;
+  pause_s_ = std::min(kLongerPause * pause_s_, kLongestPause_s);
 }
 
 }  // namespace stretto::comm

@@ -2,7 +2,8 @@
 // many streams, alternately with those in use, and keeps them if they carry clearly more. That
 // helps where single connections are capped or lose packets. Where the network is the bottleneck,
 // more streams only cost time, and the first trial shows it. Where processors are, one stream
-// carries the most. Trials are repeated once a minute, with more streams and with fewer.
+// carries the most. Trials, of more streams and of fewer, are repeated once a minute, and the first
+// one, if it was lost, after 2, 8 and 32 seconds too.
 //
 // A pure state machine: the same observations give the same choice. A rank has one choice for all
 // its links, because on a shared wire more streams of one link only take from the others.
@@ -28,6 +29,8 @@ class StreamChoice {
   bool begin_round_again();
 
  private:
+  static constexpr double kFirstPause_s = 2;
+
   void begin_window(bool settling);
   bool end_window(double now_s);
   void propose(int count);
@@ -40,7 +43,7 @@ class StreamChoice {
   bool has_won_ = false;       // a trial has won since try_at_s_
   int wins_ = 0, losses_ = 0;  // rounds of the trial so far
   double kept_rate_ = 0;       // bytes per second with kept_ streams, in this round
-  double try_at_s_ = 0;
+  double try_at_s_ = 0, pause_s_ = kFirstPause_s;
 
   // The current window: only time in which the links are the bottleneck.
   double seconds_ = 0;

@@ -60,15 +60,19 @@ TEST(StreamChoice, FindsAsManyStreamsAsACapPerFlowNeeds) {
   EXPECT_EQ(slow.choice.count(), 8);
 }
 
-TEST(StreamChoice, TriesOnceAMinuteWhereTheWireIsTheLimit) {
+TEST(StreamChoice, TriesMoreAndMoreRarelyWhereTheWireIsTheLimit) {
   Simulation link;
-  for (int i = 0; i < 20; ++i) link.operation(kLarge, capped(5000, 1000));
-  EXPECT_EQ(link.choice.count(), 2);
-  EXPECT_EQ(link.changes, 2) << "to four and back";
-  link.now += 61;
-  for (int i = 0; i < 3; ++i) link.operation(kLarge, capped(5000, 1000));
-  EXPECT_EQ(link.choice.count(), 2);
-  EXPECT_EQ(link.changes, 4);
+  const auto until = [&](double end_s) {
+    while (link.now < 100 + end_s) link.operation(kLarge, capped(5000, 1000));
+    EXPECT_EQ(link.choice.count(), 2);
+    return link.changes / 2;  // to four and back
+  };
+  EXPECT_EQ(until(2), 1);
+  EXPECT_EQ(until(9), 2);
+  EXPECT_EQ(until(40), 3);
+  EXPECT_EQ(until(100), 4);
+  EXPECT_EQ(until(160), 5) << "once a minute";
+  EXPECT_EQ(until(220), 6);
 }
 
 TEST(StreamChoice, NoticesThatACapHasComeAndGone) {
@@ -124,6 +128,20 @@ TEST(StreamChoice, ABusyMomentDoesNotEndATrialThatWon) {
   }
   EXPECT_GT(link.changes, 3);
   EXPECT_EQ(link.choice.count(), 4);
+}
+
+// The same already the first time, which then decides.
+TEST(StreamChoice, ABusyMomentThatEndsATrialCostsTwoSeconds) {
+  Simulation link;
+  const auto rate = capped(250, 1000);
+  link.operation(kLarge,
+                 [&](int streams) { return streams == 4 ? 0.55 * rate(4) : rate(streams); });
+  EXPECT_EQ(link.choice.count(), 2);
+  const double lost_s = link.now;
+  while (link.choice.count() == 2 && link.now < lost_s + 10) link.operation(kLarge, rate);
+  for (int i = 0; i < 2; ++i) link.operation(kLarge, rate);
+  EXPECT_EQ(link.choice.count(), 4);
+  EXPECT_LT(link.now - lost_s, 4);
 }
 
 TEST(StreamChoice, OneStreamIsEnoughWhereProcessorsAreTheLimit) {
