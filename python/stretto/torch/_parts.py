@@ -27,7 +27,8 @@ def read(model: torch.nn.Module, places: Mapping[str, str], world: int) -> list[
   if not isinstance(places, Mapping):
     raise expected("place: parts", 'a dictionary such as {"head": "cpu:1"}', places)
   if not places:
-    raise InvalidArgumentError('place: no part is named; say such as {"head": "cpu:1"}')
+    raise InvalidArgumentError('place: parts: expected a dictionary such as {"head": "cpu:1"}, '
+                               "got an empty one")
   modules = dict(model.named_modules())
   parts = [part_of(name, place, modules, world) for name, place in places.items()]
   for part in parts:
