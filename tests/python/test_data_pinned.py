@@ -111,10 +111,13 @@ class Cuda:
 
   calls: list = []
   inside = None
+  held: set = set()  # numbers of the batches that are alive
+  early: list = []  # of those that were not when their copy was waited for
 
   class Event:
     def __init__(self):
       self.done = False
+      self.number = sum(call[0] == "event" for call in Cuda.calls)
 
     def record(self, stream):
       Cuda.calls.append(("event", stream))
@@ -124,6 +127,8 @@ class Cuda:
 
     def synchronize(self):
       self.done = True
+      if self.number not in Cuda.held:
+        Cuda.early.append(self.number)
       Cuda.calls.append(("wait", "host"))
 
   class Current:
@@ -145,16 +150,18 @@ def test_batches_are_held_until_they_are_copied(monkeypatch):
   monkeypatch.setattr(torch.cuda, "Event", Cuda.Event)
   monkeypatch.setattr(torch.cuda, "stream", Cuda.stream)
   monkeypatch.setattr(torch.cuda, "current_stream", lambda device: current)
-  alive = set()
+  alive = Cuda.held = set()
+  Cuda.early = []
 
   class Batch(tuple):
     def __del__(self):
-      alive.discard(id(self))
+      alive.discard(getattr(self, "number", None))  # copies have none
 
   def batches():
     for i in range(6):
       batch = Batch((torch.full((2,), i).as_subclass(Copied), [{"image_id": i}]))
-      alive.add(id(batch))
+      batch.number = i
+      alive.add(i)
       yield batch
       del batch
 
@@ -163,6 +170,7 @@ def test_batches_are_held_until_they_are_copied(monkeypatch):
     assert images.tolist() == [i, i] and targets == [{"image_id": i}]
     most = max(most, len(alive))
   assert i == 5 and not alive
+  assert Cuda.early == []
   # One beside those whose copies are under way.
   assert most == 3
   assert Cuda.calls[:4] == [("copy", "cuda", True, "side"), ("event", "side"), ("wait", "stream"),

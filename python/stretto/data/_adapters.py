@@ -136,7 +136,8 @@ def to_device(batches: Iterable[Any], device: Any) -> Iterator[Any]:
       yield moved
       del moved
       while copied and (len(copied) > MOST_COPIED or copied[0][0].query()):
-        copied.popleft()[0].synchronize()
+        copied[0][0].synchronize()
+        copied.popleft()
   finally:
     for done, _batch in copied:
       done.synchronize()
