@@ -303,8 +303,7 @@ void DiskCache::evict(const Wish& wish, const NextUses& uses, uint64_t& used, ui
   }
 }
 
-bool DiskCache::reserve(const Wish& wish, const std::function<NextUses()>& uses,
-                        const std::function<void()>& check) {
+bool DiskCache::make_room(Usage& usage, const Wish& wish, const std::function<NextUses()>& uses) {
   const uint64_t limit = limit_;
   if (wish.bytes > limit) {
     throw FormatError(
@@ -313,18 +312,10 @@ bool DiskCache::reserve(const Wish& wish, const std::function<NextUses()>& uses,
                     wish.bytes, options_.folder, limit),
         ENOSPC);
   }
-  Usage usage(*this, check);
-  if (usage.bytes > limit || wish.bytes > limit - usage.bytes) {
-    const uint64_t room = limit - wish.bytes;
-    evict(wish, uses(), usage.bytes, room - std::min(room, limit / kSlackPart));
-    if (usage.bytes > room) {
-      usage.write();
-      return false;
-    }
-  }
-  usage.bytes += wish.bytes;
-  usage.write();
-  return true;
+  if (usage.bytes <= limit && wish.bytes <= limit - usage.bytes) return true;
+  const uint64_t room = limit - wish.bytes;
+  evict(wish, uses(), usage.bytes, room - std::min(room, limit / kSlackPart));
+  return usage.bytes <= room;
 }
 
 void DiskCache::give_back(uint64_t bytes) const {
@@ -365,21 +356,28 @@ DiskCache::Begun DiskCache::begin(const CacheKey& key, const Wish& wish,
   constexpr int kShrinks = 8;
   std::unique_ptr<Part> part(new Part(*this, key, wish.bytes, lock(key, wish, check)));
   if (auto file = find(key, wish.bytes)) return {.part = nullptr, .file = std::move(file)};
+  // One at a time: of files that are made at once on a full disk each takes the room of the others,
+  // and the scan below would count those that fail, so that the limit would not fall.
+  Usage usage(*this, check);
   for (int i = 0; i < kShrinks; ++i) {
-    part->reserved_ = reserve(wish, uses, check);
-    if (!part->reserved_) return {};
-    if (create(*part)) return {.part = std::move(part), .file = nullptr};
-    give_back(wish.bytes);
-    part->reserved_ = false;
+    if (!make_room(usage, wish, uses)) {
+      usage.write();
+      return {};
+    }
+    if (create(*part)) {
+      usage.bytes += wish.bytes;
+      usage.write();
+      part->reserved_ = true;
+      return {.part = std::move(part), .file = nullptr};
+    }
     // The cache shrinks to what it has now, so that room for this file is made by evicting others.
-    uint64_t used = 0;
-    scan(used);
-    if (used < wish.bytes) break;
-    limit_ = std::min(limit_.load(), used);
+    scan(usage.bytes);
+    if (usage.bytes < wish.bytes) break;
+    limit_ = std::min(limit_.load(), usage.bytes);
     log_message(LogLevel::kWarning,
                 fmt::format("{}: the disk is full; the cache keeps to {} bytes, of {} that it may "
                             "take",
-                            options_.folder, used, options_.bytes));
+                            options_.folder, usage.bytes, options_.bytes));
   }
   throw FormatError(options_.folder, -1,
                     fmt::format("the disk is full: there is no room for {} ({} bytes); free some, "

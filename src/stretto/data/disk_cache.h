@@ -117,8 +117,7 @@ class DiskCache {
   class Usage;
   std::string path_of(const CacheKey& key) const;
   int lock(const CacheKey& key, const Wish& wish, const std::function<void()>& check) const;
-  bool reserve(const Wish& wish, const std::function<NextUses()>& uses,
-               const std::function<void()>& check);
+  bool make_room(Usage& usage, const Wish& wish, const std::function<NextUses()>& uses);
   void give_back(uint64_t bytes) const;
   std::vector<Stored> scan(uint64_t& used) const;
   void evict(const Wish& wish, const NextUses& uses, uint64_t& used, uint64_t target);
