@@ -51,6 +51,21 @@ def test_an_output_of_nothing_but_nan_passes_no_check():
   assert np.isnan(unchecked(np.ones(4, np.float32))).all()
 
 
+def test_inputs_that_enlarge_rounding_errors_allow_larger_ones():
+  # Columns that sum to nothing, times values around 1000: a millionth of those is much of a result.
+  generator = np.random.default_rng(0)
+  weight = np.round(64 * generator.standard_normal((512, 64))) / 64
+  weight[-1] -= weight.sum(0)
+  x = (1000 + generator.standard_normal((32, 512))).astype(np.float32)
+  model = model_of([helper.make_node("MatMul", ["x", "w"], ["y"], "product")],
+                   [value("x", [32, 512])], [value("y", [32, 64])],
+                   {"w": weight.astype(np.float32)})
+  report = stretto.optimize(model, inputs={"x": x}, tuning="off").report
+  assert any("badly conditioned" in note for note in report["notes"])
+  assert 1e-4 < report["errors"][0]["relative_to_max"] < 1e-3
+  assert 2e-3 < report["errors"][0]["bound"] < 2e-2
+
+
 def test_open_dimensions_take_the_given_shape():
   model = cnn_model(batch="N")
   fixed = stretto.optimize(model, shapes={"x": (3, 3, 16, 16)}, tuning="off")
