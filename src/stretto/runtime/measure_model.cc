@@ -111,10 +111,10 @@ Contest compare_programs(const Program& first, const Program& second,
 }
 
 // Two signs, because either alone can be chance: the usual round, and what undisturbed runs take.
-bool second_wins(const Contest& contest) {
-  constexpr double kMargin = 1.015;
+bool first_wins(const Contest& contest) {
+  constexpr double kMargin = 0.99;
   const double undisturbed = contest.first_ms / contest.second_ms;
-  return contest.ratio > 1 && undisturbed > 1 && std::sqrt(contest.ratio * undisturbed) > kMargin;
+  return contest.ratio < 1 && undisturbed < 1 && std::sqrt(contest.ratio * undisturbed) < kMargin;
 }
 
 std::vector<Tensor> run_program(const Program& program, const std::vector<Tensor>& inputs) {

@@ -34,8 +34,8 @@ struct Contest {
 Contest compare_programs(const Program& first, const Program& second,
                          const std::vector<Tensor>& inputs, double budget_s);
 
-// Whether the second is faster, and not by chance.
-bool second_wins(const Contest& contest);
+// Whether the first is faster, and not by chance.
+bool first_wins(const Contest& contest);
 
 std::vector<Tensor> run_program(const Program& program, const std::vector<Tensor>& inputs);
 

@@ -179,8 +179,9 @@ Model optimize_imported(ImportedModel imported, const OptimizeOptions& options, 
   report["pass_seconds"] = std::move(pass_seconds);
   if (tuned.verdict && tuned.verdict->default_kept) {
     notes.push_back(fmt::format(
-        "the kernels that measurements chose took {:.3g} ms together and those of the built-in "
-        "order {:.3g} ms, so the latter were kept; tuning for more than {:g} s measures again",
+        "the kernels that measurements chose were not clearly faster as a whole ({:.3g} ms, those "
+        "of the built-in order {:.3g} ms), so the built-in order was kept; tuning for more than "
+        "{:g} s measures again",
         tuned.verdict->contest.first_ms, tuned.verdict->contest.second_ms,
         tuned.verdict->budget_s));
   }

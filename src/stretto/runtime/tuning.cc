@@ -90,7 +90,7 @@ void compare_with_default(Tuned& tuned, const std::shared_ptr<ir::Graph>& graph,
     const Compiled plain = compile_beside(tuned.compiled.program, graph, *selector, how);
     verdict.contest =
         compare_programs(tuned.compiled.program, plain.program, inputs, how.compare_s);
-    verdict.default_kept = second_wins(verdict.contest);
+    verdict.default_kept = !first_wins(verdict.contest);
     if (verdict.default_kept) {
       const tune::TuningCache lost = without_same(tuned.selector->found(), selector->used());
       tune::forget_in_tuning_cache(how.cache, lost);
