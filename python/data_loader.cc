@@ -161,6 +161,8 @@ class LoaderFace {
     row["cache_hits"] = s.cache_hits;
     row["cache_bytes"] = s.cache_bytes;
     row["cached_samples"] = s.cached_samples;
+    row["reader"] = s.io_uring ? "io_uring" : "pread";
+    row["ring_reads"] = s.ring_reads;
     row["pinned_bytes"] = s.pinned_bytes;
     row["threads"] = s.threads;
     row["part_samples"] = s.part_samples;

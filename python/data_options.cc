@@ -161,7 +161,8 @@ void bind_data_options(nb::module_& m) {
       .def_ro("ahead", &O::ahead)
       .def_rw("threads", &O::threads)
       .def_rw("pin", &O::pin)
-      .def_rw("cache_bytes", &O::cache_bytes);
+      .def_rw("cache_bytes", &O::cache_bytes)
+      .def_rw("io_uring", &O::io_uring);
 }
 
 }  // namespace stretto::python

@@ -8,14 +8,19 @@ scores = fast("photo.jpg")        # or pixels of any size, as uint8 of H x W x 3
 A list of steps does the same in parts: `[Resize(256), CenterCrop(224), Normalize()]`. All of them
 are one pass over the picture. `Imagenet` computes the bits of `stretto.data.ImageLoader` in
 validation.
+
+What a loader changes at random in training is here too, by the names of `stretto.data.operators()`:
+`ImageLoader(..., transforms=[stretto.media.rand_augment(2, 9), stretto.media.erase(0.25)])`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from stretto import _stretto
 from stretto._errors import InvalidArgumentError
 
 __all__ = ["CenterCrop", "Imagenet", "Letterbox", "Normalize", "Resize", "Step", "ToLayout"]
@@ -212,3 +217,34 @@ def _text(steps: str | Step | Sequence[str | Step]) -> str:
   if not text.strip():
     raise InvalidArgumentError("preprocess: expected steps of stretto.media, got none")
   return text
+
+
+def __getattr__(name: str) -> Any:
+  """An operator of training: a function from its parameters to its text."""
+  if name.startswith("_") or name not in _operators():
+    raise AttributeError(f"module 'stretto.media' has no attribute {name!r}")
+  return partial(_operator_text, name)
+
+
+def __dir__() -> list[str]:
+  return sorted([*globals(), *_operators()])
+
+
+def _operators() -> dict[str, str]:
+  # An engine that was built without pictures has none.
+  return dict(getattr(_stretto, "data_operators", dict)())
+
+
+def _operator_text(operator: str, /, *values: Any, **named: Any) -> str:
+  """What `transforms` of `ImageLoader` takes: the text of an operator with these parameters."""
+  parts = [_number(value, operator) for value in values]
+  parts += [f"{key}={_number(value, f'{operator}: {key}')}" for key, value in named.items()]
+  return f"{operator}({', '.join(parts)})" if parts else operator
+
+
+def _number(value: Any, name: str) -> str:
+  try:
+    number = float(value)
+  except (TypeError, ValueError):
+    raise InvalidArgumentError(f"{name}: expected numbers, got {value!r}") from None
+  return str(int(number)) if number.is_integer() else repr(number)

@@ -33,6 +33,65 @@ def test_a_torch_data_loader_passes_batches_on(folder):
     assert not hasattr(dataset, "set_epoch")
 
 
+@pytest.mark.parametrize("size", [{}, {"batch_size": 4}], ids=["default", "4"])
+def test_batches_of_batches_are_refused(folder, size):
+  torch = pytest.importorskip("torch")
+  for options in ({"framework": "torch"}, {}):
+    with loader_of(folder, **options) as loader:
+      batches = torch.utils.data.DataLoader(data.torch_dataset(loader), **size)
+      with pytest.raises(stretto.UnsupportedError, match="pass batch_size=None"):
+        next(iter(batches))
+
+
+def test_lightning_trains_on_every_batch(folder):
+  lightning = pytest.importorskip("lightning", reason="lightning is not installed")
+  import torch
+
+  class Model(lightning.LightningModule):
+    def __init__(self):
+      super().__init__()
+      self.layer = torch.nn.Linear(3, 4)
+      self.seen = []
+
+    def training_step(self, batch, _index):
+      images, labels = batch
+      self.seen.append(labels.clone())
+      outputs = self.layer(images.mean((2, 3)))
+      return torch.nn.functional.cross_entropy(outputs, labels % 4)
+
+    def configure_optimizers(self):
+      return torch.optim.SGD(self.parameters(), 0.1)
+
+  with loader_of(folder, framework="torch", dtype="float32") as loader, \
+      loader_of(folder, framework="torch") as plain:
+    batches = torch.utils.data.DataLoader(data.torch_dataset(loader), batch_size=None)
+    model = Model()
+    trainer = lightning.Trainer(max_epochs=2, accelerator="cpu", devices=1, logger=False,
+                                enable_checkpointing=False, enable_progress_bar=False,
+                                enable_model_summary=False)
+    trainer.fit(model, batches)
+    want = [labels for _ in range(2) for _, labels in plain]
+    assert len(model.seen) == len(want) == 6
+    assert all(torch.equal(a, b) for a, b in zip(model.seen, want))
+    # Lightning stops behind the last batch without asking for another one.
+    assert torch.equal(next(iter(loader))[1], next(iter(plain))[1]) and loader.epoch == 2
+
+
+def test_transforms_of_torchvision_run_behind_the_loader(folder):
+  pytest.importorskip("torchvision", reason="torchvision is not installed")
+  import torch
+  from torchvision.transforms import v2
+
+  change = v2.Compose([v2.ToDtype(torch.float32, scale=True), v2.Normalize([0.5] * 3, [0.25] * 3)])
+  options = {"framework": "torch", "train": False}
+  with loader_of(folder, **options, transforms=lambda images, *rest: (change(images), *rest)) as \
+      loader, loader_of(folder, **options) as plain:
+    for (a, *others), (b, *wanted) in zip(loader, plain, strict=True):
+      assert torch.allclose(a, (b.float() / 255 - 0.5) / 0.25, atol=1e-5)
+      assert all(torch.equal(x, y) for x, y in zip(others, wanted, strict=True))
+    assert loader.stats()["python_seconds"] > 0 == plain.stats()["python_seconds"]
+
+
 def test_worker_processes_are_refused(folder):
   torch = pytest.importorskip("torch")
   with loader_of(folder, framework="torch") as loader:

@@ -296,6 +296,21 @@ def test_operators_change_pictures_on_the_threads(folder):
   assert len(names) > 20
 
 
+def test_operators_have_functions_that_write_their_text(folder):
+  media = stretto.media
+  assert media.rand_augment(2, 9) == "rand_augment(2, 9)" and media.invert() == "invert"
+  assert media.rotate(np.float32(1.5), bilinear=True) == "rotate(1.5, bilinear=1)"
+  assert set(data.operators()) <= set(dir(media))
+  written = [media.rand_augment(2, magnitude=9), media.erase(0.25)]
+  with loader_of(folder, transforms=written) as a, \
+      loader_of(folder, transforms="rand_augment(2, 9), erase(0.25)") as b:
+    assert all(np.array_equal(x[0], y[0]) for x, y in zip(a, b, strict=True))
+  with pytest.raises(AttributeError, match="sharpen"):
+    media.sharpen  # noqa: B018
+  with pytest.raises(stretto.InvalidArgumentError, match="rotate: degrees: expected numbers"):
+    media.rotate(degrees="many")
+
+
 def test_operators_and_functions_may_be_mixed(folder):
   with (loader_of(folder, transforms=["invert(1)", lambda x, y: (255 - x, y)]) as twice,
         loader_of(folder) as plain):

@@ -3,6 +3,7 @@
 import errno
 import gc
 import io
+import json
 import os
 import pickle
 import shutil
@@ -436,6 +437,36 @@ def test_a_store_is_packed_and_shown(site, store, tmp_path):
             shard_bytes=100_000, progress=False)
   for name in ("index", "shard-00000.bin"):
     assert (tmp_path / "p" / name).read_bytes() == (site / "pack" / name).read_bytes()
+
+
+@pytest.mark.parametrize("form", ["list.csv", "bare.csv", "list.jsonl"])
+def test_a_local_list_may_name_urls(site, store, tmp_path, form):
+  rows = [row.split(",") for row in (site / "list.csv").read_text().split()[1:]]
+  if form == "list.jsonl":
+    lines = [json.dumps({"path": f"{store.url}/{path}", "label": int(label)})
+             for path, label in rows]
+  else:
+    lines = ["path,label"] * (form == "list.csv")
+    lines += [f"{store.url}/{path},{label}" for path, label in rows]
+  (tmp_path / form).write_text("\n".join(lines))
+  options = {"cache_dir": tmp_path / "c"}
+  with loader_of(tmp_path / form, **options) as remote, loader_of(site / "list.csv") as local:
+    assert remote.dataset.kind == "list" and remote.dataset.source == str(tmp_path / form)
+    assert np.array_equal(remote.dataset.labels, local.dataset.labels)
+    assert_same(epoch_of(remote), epoch_of(local))
+    assert remote.stats()["remote"]["fetched"] == COUNT
+  again = pickle.loads(pickle.dumps(data.open(tmp_path / form, **options)))
+  assert len(again) == COUNT and again.name(0) == f"{store.url}/{rows[0][0]}"
+
+
+def test_a_list_of_urls_and_files_is_refused(site, store, tmp_path):
+  list_of = tmp_path / "list.csv"
+  list_of.write_text(f"path\n{store.url}/folder/a.jpg\nb.jpg\n")
+  with pytest.raises(stretto.FormatError, match="b.jpg: expected a URL, .* into two lists"):
+    data.open(list_of, cache_dir=tmp_path / "c")
+  # Other columns may have URLs.
+  list_of.write_text(f"path,label,from\n{site}/folder/a.jpg,3,http://somewhere\n")
+  assert data.open(list_of).name(0) == f"{site}/folder/a.jpg"
 
 
 def test_what_cannot_be_opened_is_said(own_store, tmp_path, monkeypatch):

@@ -12,11 +12,21 @@ from stretto._errors import InvalidArgumentError, UnsupportedError
 from stretto.data._loader import ImageLoader
 
 
+class WholeBatch(tuple[Any, ...]):
+  """A batch as an element of a dataset, of which no larger batch is to be made."""
+
+
+def refuse_batches(batch: Any, *, collate_fn_map: Any = None) -> Any:
+  """What a DataLoader calls to make a batch of batches."""
+  raise UnsupportedError("torch_dataset: its elements are batches already, and a DataLoader with a "
+                         "batch_size would make batches of batches: pass batch_size=None")
+
+
 def torch_dataset(loader: ImageLoader) -> Any:
   """A torch IterableDataset of whole batches, for code that asks for one (Lightning, Accelerate).
 
-  Give it to `DataLoader(dataset, batch_size=None, num_workers=0)`: the loader has threads of its
-  own, and its rank already has its own samples.
+  Give it to `DataLoader(dataset, batch_size=None, num_workers=0)`; other numbers are an error: the
+  loader makes whole batches, has threads of its own, and its rank already has its own samples.
 
   Args:
     loader: the loader that makes the batches; `framework="torch"` unless arrays are to be NumPy's.
@@ -29,13 +39,16 @@ def torch_dataset(loader: ImageLoader) -> Any:
   if not isinstance(loader, ImageLoader):
     raise expected("torch_dataset: loader", "an ImageLoader", loader)
   from torch.utils.data import IterableDataset, get_worker_info
+  from torch.utils.data._utils.collate import default_collate_fn_map
+
+  default_collate_fn_map[WholeBatch] = refuse_batches
 
   class Batches(IterableDataset):  # type: ignore[type-arg]
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
       if get_worker_info() is not None:
         raise UnsupportedError("torch_dataset: the loader has threads of its own, which processes "
                                "of a DataLoader cannot share: pass num_workers=0")
-      return iter(loader)
+      return map(WholeBatch, loader)
 
     def __len__(self) -> int:
       return len(loader)

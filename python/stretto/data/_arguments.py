@@ -67,6 +67,7 @@ def cache_bytes_of(value: Any) -> int:
 def set_cache(options: Any, given: Mapping[str, Any], shared: bool) -> None:
   """One cache for each rank, or one that the ranks of a host share."""
   options.set_cache(given["cache"])
+  options.io_uring = os.environ.get("STRETTO_IO_URING") != "0"
   options.cache_bytes = (
     cache_bytes_of(given["cache_bytes"]) if given["cache_bytes"] is not None
     else _job.default_cache_bytes({} if shared else os.environ))

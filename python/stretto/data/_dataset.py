@@ -11,7 +11,7 @@ import numpy as np
 
 from stretto import _stretto
 from stretto._checks import TEXT, expected, is_count, is_whole, require
-from stretto._errors import InvalidArgumentError
+from stretto._errors import InvalidArgumentError, UnsupportedError
 from stretto.data import _remote
 
 
@@ -129,7 +129,8 @@ def open(source: str | os.PathLike[str], kind: str = "", *,
 
   Args:
     source: a folder with a folder of pictures per class, or another thing that holds pictures; or
-      its URL, of any store that the package fsspec opens ("s3://bucket/shard-{000..127}.tar").
+      its URL, of any store that the package fsspec opens ("s3://bucket/shard-{000..127}.tar"). A
+      local list may name URLs too, if all of its paths are.
     kind: what it is, as `Dataset.kind` says; empty: what it looks like.
     cache_dir: of a URL, the folder of the cache; None: "data" in the user's cache folder.
     disk_bytes: of a URL, what the cache may take, other datasets' files in it included; None: a
@@ -147,7 +148,12 @@ def open(source: str | os.PathLike[str], kind: str = "", *,
   require("open", kind=(kind, TEXT))
   path = path_of("open: source", source)
   if not _remote.is_url(path):
-    return Dataset(_stretto.data_open(path, kind))
+    try:
+      return Dataset(_stretto.data_open(path, kind))
+    except UnsupportedError:
+      if not _remote.is_list(path, kind):
+        raise
+    # It names URLs.
   folder = checked_cache(cache_dir, disk_bytes, storage_options)
   options = None if storage_options is None else dict(storage_options)
   table, fetching = _remote.open_url(path, kind, folder, disk_bytes, options)

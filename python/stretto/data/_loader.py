@@ -306,7 +306,9 @@ class ImageLoader:
     Returns:
       Counts: "batches", "ready" (those that did not have to be waited for), "samples", "skipped",
       "read_bytes", "cache_hits", "cached_samples", "cache_bytes", "threads", "pinned_bytes" (of
-      batches, by `pin_memory`). Seconds of all threads together: "read_seconds", "decode_seconds",
+      batches, by `pin_memory`), "ring_reads" (parts of samples that were read by io_uring for
+      `cache="user"`). "reader": "io_uring" where what goes to that cache is read by it, else
+      "pread". Seconds of all threads together: "read_seconds", "decode_seconds",
       "transform_seconds", and "idle_seconds", in which all batches ahead were ready. Seconds of the
       thread that takes batches: "waited_seconds" for a batch, of these "first_wait_seconds" for the
       first one, "asked_seconds" between two batches, and "python_seconds" in the `transforms`.

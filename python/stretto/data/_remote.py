@@ -30,6 +30,10 @@ def is_url(source: Any) -> bool:
   return isinstance(source, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", source) is not None
 
 
+def is_list(path: str, kind: str) -> bool:
+  return kind == "list" or (not kind and path.endswith((".csv", ".jsonl", ".ndjson")))
+
+
 def is_tar(url: str) -> bool:
   return path_of_url(url).endswith(".tar")
 
@@ -114,10 +118,14 @@ def default_disk_bytes(folder: str) -> int:
 
 def open_url(url: str, kind: str, cache_dir: str | None, disk_bytes: int | None,
              storage_options: dict[str, Any] | None) -> tuple[Any, Fetching]:
-  """The engine's table of a dataset, and what fetches its files."""
+  """The engine's table of a dataset, and what fetches its files. `url`: or the path of a local list
+  that names URLs."""
   fetching = Fetching(url, cache_dir, disk_bytes, storage_options)
   try:
-    kind, files, folders = describe(fetching.store, url.rstrip("/"), kind)
+    if is_url(url):
+      kind, files, folders = describe(fetching.store, url.rstrip("/"), kind)
+    else:  # a local list
+      kind, files, folders = "list", [], []
     fetching.start(THREADS if kind in ("tar", "tfrecord", "pack") else PICTURE_THREADS)
     rows = [(file, state.size, state.version) for file, state in files]
     table = _stretto.data_open_remote(fetching.engine, url.rstrip("/"), kind, rows, folders)
@@ -133,7 +141,7 @@ def describe(store: _store.Store, url: str,
   path = path_of_url(url)
   if kind == "coco" or (not kind and path.endswith(".json")):
     return "coco", [(url, store.look(url))], []
-  if kind == "list" or (not kind and path.endswith((".csv", ".jsonl", ".ndjson"))):
+  if is_list(path, kind):
     return "list", [(url, store.look(url))], []
   shards = _stretto.data_expand(url)
   for name, matches in (("tar", is_tar), ("tfrecord", is_tfrecord)):

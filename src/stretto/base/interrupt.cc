@@ -8,14 +8,15 @@
 namespace stretto {
 namespace {
 
-constexpr double kInterval_s = 0.05;
-
 thread_local InterruptScope* t_scope = nullptr;
 
 }  // namespace
 
-InterruptScope::InterruptScope(std::function<void()> check)
-    : check_(std::move(check)), outer_(t_scope), next_s_(now_s() + kInterval_s) {
+InterruptScope::InterruptScope(std::function<void()> check, double interval_s)
+    : check_(std::move(check)),
+      outer_(t_scope),
+      interval_s_(interval_s),
+      next_s_(now_s() + interval_s) {
   if (check_) t_scope = this;
 }
 
@@ -27,7 +28,7 @@ void check_interrupt() {
   scope->rethrow();
   const double now = now_s();
   if (now < scope->next_s_) return;
-  scope->next_s_ = now + kInterval_s;
+  scope->next_s_ = now + scope->interval_s_;
   try {
     scope->check_();
   } catch (...) {

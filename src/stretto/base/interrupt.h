@@ -9,12 +9,13 @@
 
 namespace stretto {
 
-// While it lives, check_interrupt() on this thread calls `check`, at most every 50 ms. What `check`
-// throws ends the work: once it has thrown, every later call throws the same. An inner scope hides
-// an outer one; one with an empty function leaves the outer one in force.
+// While it lives, check_interrupt() on this thread calls `check`, at most every `interval_s`, and
+// not before that has passed once. What `check` throws ends the work: once it has thrown, every
+// later call throws the same. An inner scope hides an outer one; one with an empty function leaves
+// the outer one in force.
 class InterruptScope {
  public:
-  explicit InterruptScope(std::function<void()> check);
+  explicit InterruptScope(std::function<void()> check, double interval_s = 0.05);
   ~InterruptScope();
   InterruptScope(const InterruptScope&) = delete;
   InterruptScope& operator=(const InterruptScope&) = delete;
@@ -27,6 +28,7 @@ class InterruptScope {
   friend void check_interrupt();
   std::function<void()> check_;
   InterruptScope* outer_;
+  const double interval_s_;
   double next_s_;  // when to call `check` again
   std::exception_ptr thrown_;
 };

@@ -196,22 +196,26 @@ void load(benchmark::State& state, bool packed, CacheKind cache, DType dtype) {
 }
 
 // Whole epochs, from the start of a loader to its last batch.
-void load_cold(benchmark::State& state, bool packed) {
+void load_cold(benchmark::State& state, bool packed, CacheKind cache, bool io_uring) {
   if (!pictures().pack) return state.SkipWithError("STRETTO_MEDIA_PICTURES names no pictures");
   const Dataset& dataset = packed ? *pictures().cold_pack : *pictures().cold_folder;
-  LoaderOptions o = options_of(CacheKind::kPage, DType::kFloat32);
+  LoaderOptions o = options_of(cache, DType::kFloat32);
   o.threads = static_cast<int>(state.range(0));
+  o.io_uring = io_uring;
   int64_t samples = 0;
-  double reading = 0;
+  double reading = 0, ring_reads = 0;
   for (auto _ : state) {
     state.PauseTiming();
     forget(dataset);
     state.ResumeTiming();
     Loader loader(dataset, o);
     while (const auto batch = loader.next()) samples += batch->count;
-    reading += loader.stats().read_seconds;
+    const Stats stats = loader.stats();
+    reading += stats.read_seconds;
+    ring_reads += static_cast<double>(stats.ring_reads);
   }
   state.SetItemsProcessed(samples);
+  state.counters["by_ring"] = ring_reads / static_cast<double>(samples);
   state.counters["read_us"] = 1e6 * reading / static_cast<double>(samples);
 }
 
@@ -239,8 +243,19 @@ LOAD(folder_uint8_nhwc, false, CacheKind::kPage, DType::kUInt8);
 LOAD(user_cache_float32, true, CacheKind::kUser, DType::kFloat32);
 LOAD(decoded_cache_float32, true, CacheKind::kDecoded, DType::kFloat32);
 LOAD(decoded_cache_uint8_nhwc, true, CacheKind::kDecoded, DType::kUInt8);
-BENCHMARK_CAPTURE(load_cold, cold_pack, true)->Arg(1)->Arg(2)->UseRealTime();
-BENCHMARK_CAPTURE(load_cold, cold_folder, false)->Arg(1)->Arg(2)->UseRealTime();
+#define COLD(name, ...)                           \
+  BENCHMARK_CAPTURE(load_cold, name, __VA_ARGS__) \
+      ->Arg(1)                                    \
+      ->Arg(2)                                    \
+      ->MeasureProcessCPUTime()                   \
+      ->UseRealTime()
+COLD(cold_pack, true, CacheKind::kPage, false);
+COLD(cold_folder, false, CacheKind::kPage, false);
+// The epoch in which the cache of encoded pictures is filled.
+COLD(cold_pack_user_pread, true, CacheKind::kUser, false);
+COLD(cold_pack_user_io_uring, true, CacheKind::kUser, true);
+COLD(cold_folder_user_pread, false, CacheKind::kUser, false);
+COLD(cold_folder_user_io_uring, false, CacheKind::kUser, true);
 
 }  // namespace
 }  // namespace stretto::data

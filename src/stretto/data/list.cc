@@ -50,7 +50,7 @@ void check_first_path(const std::string& path, const std::string& folder,
   check_path(path, where);
   struct stat info {};
   const std::string file = path.front() == '/' ? path : folder + "/" + path;
-  if (is_picture_name(path) || ::stat(file.c_str(), &info) == 0) return;
+  if (is_picture_name(path) || is_url(path) || ::stat(file.c_str(), &info) == 0) return;
   throw FormatError(where, -1,
                     fmt::format("expected a header with a column \"path\", or the path of a "
                                 "picture; got \"{}\"",
@@ -224,9 +224,28 @@ Dataset parse_json_lines(const std::string& source, std::string_view text) {
   return end_list(std::move(builder));
 }
 
+bool is_url(std::string_view path) {
+  const size_t scheme = path.find("://");
+  return scheme != path.npos && scheme > 0 &&
+         std::all_of(path.begin(), path.begin() + static_cast<ptrdiff_t>(scheme), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '+' || c == '.' || c == '-';
+         });
+}
+
 Dataset open_list(const std::string& source) {
   const std::string text = read_file(source);
-  return has_ending(source, ".csv") ? parse_csv(source, text) : parse_json_lines(source, text);
+  Dataset list =
+      has_ending(source, ".csv") ? parse_csv(source, text) : parse_json_lines(source, text);
+  for (int64_t i = 0; i < list.size(); ++i) {
+    if (!is_url(list.name(i))) continue;
+    throw_unsupported(
+        "{}: it names URLs, such as {}, which are opened by stretto.data.open() and ImageLoader in "
+        "Python where all of its paths are URLs, or by open_remote() with a store of your own in "
+        "C++",
+        source, list.name(i));
+  }
+  return list;
 }
 
 }  // namespace stretto::data

@@ -19,8 +19,12 @@ bool is_list(const std::string& source);
 // no label. CSV does not tell numbers from names: "3" and "3.0" are numbers, also in quotes; spaces
 // around a label do not count. A list with both is refused, as is a first row of CSV that is
 // neither a header with `path` nor the path of a picture, or a header of `path` and one other word.
-// Throws FormatError with "FILE:LINE".
+// Throws FormatError with "FILE:LINE", and Unsupported for a list that names URLs, which
+// open_remote() opens.
 Dataset open_list(const std::string& source);
+
+// Whether a path is the URL of a store: SCHEME://...
+bool is_url(std::string_view path);
 
 // The same of `text` in place of the file's content.
 Dataset parse_csv(const std::string& source, std::string_view text);

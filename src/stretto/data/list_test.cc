@@ -25,6 +25,20 @@ TEST(List, CsvWithAHeaderTakesItsColumns) {
   EXPECT_EQ(dataset.path(2), folder.path("lists/3.jpg"));
 }
 
+TEST(List, OfUrlsNeedsAStore) {
+  const TestFolder folder;
+  for (const char* text : {"path,label\nhttp://host/a.jpg,1\n", "s3://bucket/a,1\n"}) {
+    const std::string list = folder.write("l.csv", text);
+    EXPECT_TRUE(says(error_of<Unsupported>([&] { open_dataset(list); }),
+                     "it names URLs, such as " + parse_csv(list, text).name(0)));
+  }
+  for (const char* path : {"http://host/a", "S3+x.y-1://b", "memory:///a"})
+    EXPECT_TRUE(is_url(path));
+  for (const char* path : {"a.jpg", "/a://b", "://a", "http:/a", "a b://c", ""}) {
+    EXPECT_FALSE(is_url(path));
+  }
+}
+
 TEST(List, CsvWithoutAHeaderIsPathAndLabel) {
   const Dataset numbers = parse_csv("l.csv", "a.jpg,7\nb.jpg,0\nc.jpg,-1\n");
   EXPECT_EQ(labels_of(numbers), (LabelList{7, 0, -1}));

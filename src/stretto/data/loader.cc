@@ -10,6 +10,7 @@
 #include "stretto/base/error.h"
 #include "stretto/base/fork.h"
 #include "stretto/base/interrupt.h"
+#include "stretto/data/direct_reads.h"
 #include "stretto/data/loader_impl.h"
 #include "stretto/data/remote.h"
 
@@ -406,6 +407,10 @@ Stats Loader::stats() const {
     const FillOnce& store = encoded != nullptr ? encoded->store() : decoded->store();
     s.cache_bytes = store.used();
     s.cached_samples = encoded != nullptr ? encoded->published() : decoded->published();
+  }
+  if (const DirectReads* const direct = m.source.reader.direct()) {
+    s.io_uring = true;
+    s.ring_reads = direct->taken();
   }
   s.remote = remote_stats(m.source.dataset);
   const std::lock_guard skipped_lock(m.skipped_mutex);

@@ -111,6 +111,9 @@ struct LoaderOptions {
   int64_t ahead = 2;  // batches that are ready or in the making beside the one handed out
   CacheKind cache = CacheKind::kPage;
   int64_t cache_bytes = 0;  // of kUser and kDecoded; 0: a quarter of the memory
+  // Where the system lets it, what goes to kUser is read by io_uring past the page cache
+  // (direct_reads.h).
+  bool io_uring = true;
   OnError errors = OnError::kRaise;
   int64_t max_pixels = 178'956'970;
   BatchMemory memory = BatchMemory::kOwn;
@@ -167,6 +170,8 @@ struct Stats {
   int64_t ready = 0;  // batches that were ready when next() was called
   int64_t cache_hits = 0, cached_samples = 0;
   int64_t cache_bytes = 0;   // that they and the cache's tables use
+  bool io_uring = false;     // what goes to a cache of this process is read by it
+  int64_t ring_reads = 0;    // parts of samples that were: the others were in memory, or large
   int64_t pinned_bytes = 0;  // of batches, by CUDA
   int threads = 0;
   std::vector<std::string> skipped_names;  // the first hundred that differ

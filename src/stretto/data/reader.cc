@@ -11,6 +11,7 @@
 
 #include "stretto/base/error.h"
 #include "stretto/data/details.h"
+#include "stretto/data/direct_reads.h"
 #include "stretto/data/fetcher.h"
 #include "stretto/data/sample_bytes.h"
 
@@ -34,27 +35,45 @@ void advise([[maybe_unused]] int fd, [[maybe_unused]] uint64_t offset,
 #endif
 }
 
+// Which read of DirectReads it is.
+DirectReads::Part part_of(int64_t sample, bool details, uint64_t state, uint64_t begin,
+                          uint64_t bytes) {
+  return {.key = static_cast<uint64_t>(sample) * 2 + (details ? 1 : 0),
+          .state = state,
+          .offset = begin,
+          .bytes = bytes};
+}
+
 }  // namespace
 
 class Reader::File {
  public:
-  explicit File(const std::string& path) : fd_(open_to_read(path)), code_(errno) {}
+  // `direct`: past the page cache too.
+  explicit File(const std::string& path, bool direct = false)
+      : fd_(open_to_read(path)), code_(errno) {
+    if (direct && fd_ >= 0) direct_ = open_direct(fd_);
+  }
   ~File() {
+    if (direct_ >= 0) ::close(direct_);
     if (fd_ >= 0) ::close(fd_);
   }
   File(const File&) = delete;
   File& operator=(const File&) = delete;
 
   int fd() const { return fd_; }
+  int direct() const { return direct_; }
   int code() const { return code_; }  // why it is not open
 
   State first_seen;  // of a container: by this reader, which may have closed it meanwhile
 
  private:
-  int fd_, code_;
+  int fd_, code_, direct_ = -1;
 };
 
-Reader::Reader(Dataset dataset) : dataset_(std::move(dataset)) {
+Reader::Reader(Dataset dataset) : Reader(std::move(dataset), nullptr) {}
+
+Reader::Reader(Dataset dataset, std::unique_ptr<DirectReads> direct)
+    : dataset_(std::move(dataset)), direct_(std::move(direct)) {
   if (!dataset_.has_own_files() || dataset_.fetcher() != nullptr) return;
   const auto count = static_cast<size_t>(dataset_.size());
   first_read_ = std::make_unique<std::atomic<uint32_t>[]>(count);
@@ -102,10 +121,13 @@ Reader::State Reader::state_of(const File& file, int64_t sample) const {
           .modified_ns = int64_t{modified.tv_sec} * 1'000'000'000 + modified.tv_nsec};
 }
 
+uint64_t Reader::hash_of(const State& state) {
+  const uint64_t hash = state.bytes * 0x9E3779B97F4A7C15 ^ static_cast<uint64_t>(state.modified_ns);
+  return (hash ^ hash >> 31) * 0xBF58476D1CE4E5B9;
+}
+
 void Reader::check_unchanged(const State& now, std::atomic<uint32_t>& at, int64_t sample) {
-  uint64_t hash = now.bytes * 0x9E3779B97F4A7C15 ^ static_cast<uint64_t>(now.modified_ns);
-  hash = (hash ^ hash >> 31) * 0xBF58476D1CE4E5B9;
-  const uint32_t mine = std::max<uint32_t>(1, static_cast<uint32_t>(hash >> 32));
+  const uint32_t mine = std::max<uint32_t>(1, static_cast<uint32_t>(hash_of(now) >> 32));
   uint32_t first = 0;
   if (at.compare_exchange_strong(first, mine, std::memory_order_relaxed) || first == mine) return;
   fail(sample, "the file was changed or replaced since it was read first");
@@ -120,7 +142,8 @@ std::shared_ptr<const Reader::File> Reader::container(uint32_t number, int64_t s
     found->used = ++bucket.clock;
     return found->file;
   }
-  const auto file = std::make_shared<File>(std::string(dataset_.container_path(number)));
+  const auto file =
+      std::make_shared<File>(std::string(dataset_.container_path(number)), direct_ != nullptr);
   const State now = state_of(*file, sample);
   file->first_seen = bucket.first_seen.try_emplace(number, now).first->second;
   Bucket::Entry entry{.container = number, .used = ++bucket.clock, .file = file};
@@ -141,7 +164,7 @@ Encoded Reader::read(int64_t sample, media::Buffer& buffer) {
     const File file(dataset_.path(sample));
     const State now = state_of(file, sample);
     check_unchanged(now, first_read_[static_cast<size_t>(sample)], sample);
-    return read_from(file.fd(), now.bytes, at, sample, buffer);
+    return read_from({.fd = file.fd(), .state = now}, at, sample, buffer);
   }
   const auto file = container(at.container, sample);
   const State now = state_of(*file, sample), &first = file->first_seen;
@@ -150,7 +173,7 @@ Encoded Reader::read(int64_t sample, media::Buffer& buffer) {
                              first.bytes));
   }
   if (now != first) fail(sample, "the file was changed or replaced since it was read first");
-  return read_from(file->fd(), now.bytes, at, sample, buffer);
+  return read_from({.fd = file->fd(), .state = now}, at, sample, buffer);
 }
 
 std::shared_ptr<const CachedFile> Reader::remote_file(const RemoteSample& remote) const {
@@ -161,11 +184,12 @@ std::shared_ptr<const CachedFile> Reader::remote_file(const RemoteSample& remote
 Encoded Reader::read_remote(const RemoteSample& remote, const Sample& at, int64_t sample,
                             media::Buffer& buffer) const {
   const auto file = remote_file(remote);
-  return read_from(file->fd(), file->bytes(), at, sample, buffer);
+  return read_from({.fd = file->fd(), .state = {.bytes = file->bytes()}}, at, sample, buffer);
 }
 
-Encoded Reader::read_from(int fd, uint64_t size, const Sample& at, int64_t sample,
+Encoded Reader::read_from(const Opened& from, const Sample& at, int64_t sample,
                           media::Buffer& buffer) const {
+  const uint64_t size = from.state.bytes;
   if (at.offset > size || at.length > size - at.offset) {
     fail(sample, fmt::format("the file ends at byte {}; expected the sample at {} to {}", size,
                              at.offset, at.offset + at.length));
@@ -176,14 +200,20 @@ Encoded Reader::read_from(int fd, uint64_t size, const Sample& at, int64_t sampl
     fail(sample, fmt::format("it has {} bytes, expected at most {}", bytes, kLargestSample));
   }
   uint8_t* const data = buffer.get(bytes);
-  read_all(fd, begin, bytes, data, sample);
+  read_all(from, begin, bytes, data, sample);
   const auto* const first = reinterpret_cast<const std::byte*>(data);
   return {.restarts = {first, at.restart_bytes}, .file = {first + at.restart_bytes, length}};
 }
 
-void Reader::read_all(int fd, uint64_t begin, uint64_t bytes, uint8_t* data, int64_t sample) const {
+void Reader::read_all(const Opened& from, uint64_t begin, uint64_t bytes, uint8_t* data,
+                      int64_t sample) const {
+  if (direct_ != nullptr &&
+      direct_->take(part_of(sample, from.details, hash_of(from.state), begin, bytes),
+                    {data, bytes})) {
+    return;
+  }
   for (uint64_t done = 0; done < bytes;) {
-    const ssize_t n = ::pread(fd, data + done, bytes - done, static_cast<off_t>(begin + done));
+    const ssize_t n = ::pread(from.fd, data + done, bytes - done, static_cast<off_t>(begin + done));
     if (n > 0) {
       done += static_cast<uint64_t>(n);
     } else if (n == 0) {
@@ -206,12 +236,13 @@ media::Bytes Reader::read_details(int64_t sample, media::Buffer& buffer, bool id
         const Dataset& from = *remote->dataset;
         const auto file =
             from.fetcher()->open(from.remote_file(from.mask_file(remote->index)), &stopping_);
-        return map_from(file->fd(), file->bytes(), sample, buffer);
+        return map_from({.fd = file->fd(), .state = {.bytes = file->bytes()}, .details = true},
+                        sample, buffer);
       }
       const File file(mask);
       const State now = state_of(file, sample);
       check_unchanged(now, first_read_mask_[static_cast<size_t>(sample)], sample);
-      return map_from(file.fd(), now.bytes, sample, buffer);
+      return map_from({.fd = file.fd(), .state = now, .details = true}, sample, buffer);
     } catch (const FormatError& e) {
       throw FormatError(mask, -1, fmt::format("the label map of {}", e.what()), e.code());
     }
@@ -220,28 +251,31 @@ media::Bytes Reader::read_details(int64_t sample, media::Buffer& buffer, bool id
   if (at.details_bytes == 0 || dataset_.one_file_each(sample)) return {};
   if (const auto remote = dataset_.remote(sample)) {
     const auto file = remote_file(*remote);
-    return details_from(file->fd(), file->bytes(), at, sample, id_alone, buffer);
+    return details_from({.fd = file->fd(), .state = {.bytes = file->bytes()}, .details = true}, at,
+                        sample, id_alone, buffer);
   }
   const auto file = container(at.container, sample);
   const State now = state_of(*file, sample);
   if (now != file->first_seen)
     fail(sample, "the file was changed or replaced since it was read first");
-  return details_from(file->fd(), now.bytes, at, sample, id_alone, buffer);
+  return details_from({.fd = file->fd(), .state = now, .details = true}, at, sample, id_alone,
+                      buffer);
 }
 
-media::Bytes Reader::map_from(int fd, uint64_t size, int64_t sample, media::Buffer& buffer) const {
+media::Bytes Reader::map_from(const Opened& from, int64_t sample, media::Buffer& buffer) const {
+  const uint64_t size = from.state.bytes;
   if (size > kLargestDetails) {
     fail(sample, fmt::format("it has {} bytes, expected at most {}", size, kLargestDetails));
   }
   uint8_t* const data = buffer.get(size + 1);
   data[0] = kMaskAlone;
-  read_all(fd, 0, size, data + 1, sample);
+  read_all(from, 0, size, data + 1, sample);
   return {reinterpret_cast<const std::byte*>(data), size + 1};
 }
 
-media::Bytes Reader::details_from(int fd, uint64_t size, const Sample& at, int64_t sample,
+media::Bytes Reader::details_from(const Opened& from, const Sample& at, int64_t sample,
                                   bool id_alone, media::Buffer& buffer) const {
-  const uint64_t begin = at.offset + at.length;
+  const uint64_t begin = at.offset + at.length, size = from.state.bytes;
   if (begin > size || at.details_bytes > size - begin) {
     fail(sample, fmt::format("the file ends at byte {}; expected {} more", size, at.details_bytes));
   }
@@ -252,8 +286,16 @@ media::Bytes Reader::details_from(int fd, uint64_t size, const Sample& at, int64
   const uint64_t bytes =
       id_alone ? std::min<uint64_t>(at.details_bytes, kLongestId) : at.details_bytes;
   uint8_t* const data = buffer.get(bytes);
-  read_all(fd, begin, bytes, data, sample);
+  read_all(from, begin, bytes, data, sample);
   return {reinterpret_cast<const std::byte*>(data), bytes};
+}
+
+void Reader::read_soon(const std::shared_ptr<const File>& file, const Opened& from, uint64_t begin,
+                       uint64_t bytes, int64_t sample, bool once) {
+  if (bytes == 0) return;
+  const DirectReads::Part part = part_of(sample, from.details, hash_of(from.state), begin, bytes);
+  if (once && direct_ != nullptr && direct_->begin(part, file->direct(), file)) return;
+  advise(file->fd(), begin, bytes);
 }
 
 void Reader::will_read(int64_t sample, Soon soon) noexcept {
@@ -262,20 +304,26 @@ void Reader::will_read(int64_t sample, Soon soon) noexcept {
   try {
     const Sample at = dataset_.sample(sample);
     if (dataset_.one_file_each(sample)) {
-      const std::string mask = soon.details ? dataset_.mask_path(sample) : std::string();
-      for (const std::string& path : {soon.picture ? dataset_.path(sample) : std::string(), mask}) {
-        if (path.empty()) continue;
-        const File file(path);
-        if (file.fd() >= 0) advise(file.fd(), 0, 0);
-      }
+      const auto whole = [&](const std::string& path, bool details) {
+        const auto file = std::make_shared<File>(path, soon.once && direct_ != nullptr);
+        if (file->fd() < 0) return;
+        const State now = state_of(*file, sample);
+        read_soon(file, {.state = now, .details = details}, 0, now.bytes, sample, soon.once);
+      };
+      if (soon.picture) whole(dataset_.path(sample), false);
+      if (!soon.details) return;
+      if (const std::string mask = dataset_.mask_path(sample); !mask.empty()) whole(mask, true);
       return;
     }
-    const uint64_t details =
-        soon.details ? std::min<uint64_t>(at.details_bytes, kLargestDetails) : 0;
-    const uint64_t end = at.offset + at.length + details;
-    const uint64_t begin = at.offset - at.restart_bytes;
-    const uint64_t from = soon.picture ? begin : end - details;
-    if (from < end) advise(container(at.container, sample)->fd(), from, end - from);
+    const auto file = container(at.container, sample);
+    const State& state = file->first_seen;
+    const uint64_t begin = at.offset - at.restart_bytes, end = at.offset + at.length;
+    if (soon.picture) {
+      read_soon(file, {.state = state}, begin, end - begin, sample, soon.once);
+    }
+    if (soon.details && at.details_bytes <= kLargestDetails) {
+      read_soon(file, {.state = state, .details = true}, end, at.details_bytes, sample, soon.once);
+    }
   } catch (const std::exception&) {
     // read() will say it, with the batch that the sample is of.
   }

@@ -1,30 +1,28 @@
 // Pieces of a large file that the system has forgotten, as a loader reads samples of a shard: told
-// to the system 32 pieces ahead and read by pread (fadvise), which is what Reader does, or asked
-// for by io_uring as far ahead, through the page cache (ring) or past it (ring_direct). One thread.
+// to the system 32 pieces ahead and read by pread (fadvise), or asked for by io_uring as far ahead,
+// through the page cache (ring) or past it (direct). Reader does the first and the last. One
+// thread.
 //
 // STRETTO_BENCH_FILE names a file of several gigabytes on the disk that is to be measured.
 #include <benchmark/benchmark.h>
 
-#if defined(__linux__) && __has_include(<linux/io_uring.h>)
+#if defined(__linux__)
 #include <fcntl.h>
-#include <linux/io_uring.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <random>
 #include <vector>
 
+#include "stretto/data/direct_reads.h"
 #include "stretto/data/read_file.h"
+#include "stretto/data/ring.h"
 
 namespace stretto::data {
 namespace {
 
-constexpr int64_t kPieces = 4000, kAhead = 32, kPieceBytes = 45'000, kBlock = 4096;
+constexpr int64_t kPieces = 4000, kAhead = 32, kPieceBytes = 45'000;
 constexpr size_t kRoom = 64 << 10;
 
 struct Freed {
@@ -43,7 +41,7 @@ struct Pieces {
     std::mt19937_64 random(7);
     for (int64_t i = 0; i < kPieces; ++i) {
       offsets.push_back(static_cast<int64_t>(random() % static_cast<uint64_t>(size - 2 * kRoom)));
-      if (i < kAhead) room.emplace_back(std::aligned_alloc(kBlock, kRoom));
+      if (i < kAhead) room.emplace_back(std::aligned_alloc(4096, kRoom));
     }
     fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   }
@@ -51,6 +49,11 @@ struct Pieces {
     if (fd >= 0) ::close(fd);
   }
   void forget() const { ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); }
+  DirectReads::Part part(int64_t i) const {
+    return {.key = static_cast<uint64_t>(i),
+            .offset = static_cast<uint64_t>(offsets[static_cast<size_t>(i)]),
+            .bytes = kPieceBytes};
+  }
   void* at(int64_t i) { return room[static_cast<size_t>(i % kAhead)].get(); }
 
   std::string path;
@@ -81,75 +84,36 @@ void fadvise(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * kPieces);
 }
 
-// As little of io_uring as reads one piece after the other.
-class Ring {
- public:
-  Ring() {
-    io_uring_params p{};
-    fd_ = static_cast<int>(::syscall(SYS_io_uring_setup, kAhead, &p));
-    if (fd_ < 0) return;
-    const auto map = [this](size_t bytes, off_t what) {
-      return static_cast<char*>(
-          ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd_, what));
-    };
-    char* const s = map(p.sq_off.array + p.sq_entries * sizeof(unsigned), IORING_OFF_SQ_RING);
-    char* const c = map(p.cq_off.cqes + p.cq_entries * sizeof(io_uring_cqe), IORING_OFF_CQ_RING);
-    sqes_ = reinterpret_cast<io_uring_sqe*>(
-        map(p.sq_entries * sizeof(io_uring_sqe), static_cast<off_t>(IORING_OFF_SQES)));
-    sq_tail_ = reinterpret_cast<unsigned*>(s + p.sq_off.tail);
-    sq_array_ = reinterpret_cast<unsigned*>(s + p.sq_off.array);
-    sq_mask_ = p.sq_entries - 1;
-    cq_head_ = reinterpret_cast<unsigned*>(c + p.cq_off.head);
-    cq_tail_ = reinterpret_cast<unsigned*>(c + p.cq_off.tail);
-    cqes_ = reinterpret_cast<io_uring_cqe*>(c + p.cq_off.cqes);
-    cq_mask_ = p.cq_entries - 1;
-  }
-  ~Ring() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  bool there() const { return fd_ >= 0; }
-
-  void ask(int file, int64_t offset, int64_t bytes, void* to, uint64_t number) {
-    const unsigned tail = *sq_tail_, at = tail & sq_mask_;
-    sqes_[at] = {};
-    sqes_[at].opcode = IORING_OP_READ;
-    sqes_[at].fd = file;
-    sqes_[at].off = static_cast<uint64_t>(offset);
-    sqes_[at].addr = reinterpret_cast<uint64_t>(to);
-    sqes_[at].len = static_cast<unsigned>(bytes);
-    sqes_[at].user_data = number;
-    sq_array_[at] = at;
-    std::atomic_ref(*sq_tail_).store(tail + 1, std::memory_order_release);
-    ::syscall(SYS_io_uring_enter, fd_, 1, 0, 0, nullptr, 0);
-  }
-
-  // Which one ended; its result is at least `least`, or -1 is returned.
-  int64_t wait(int least) {
-    const unsigned head = *cq_head_;
-    while (std::atomic_ref(*cq_tail_).load(std::memory_order_acquire) == head) {
-      ::syscall(SYS_io_uring_enter, fd_, 0, 1, IORING_ENTER_GETEVENTS, nullptr, 0);
-    }
-    const io_uring_cqe& done = cqes_[head & cq_mask_];
-    const int64_t number = done.res < least ? -1 : static_cast<int64_t>(done.user_data);
-    std::atomic_ref(*cq_head_).store(head + 1, std::memory_order_release);
-    return number;
-  }
-
- private:
-  int fd_;
-  unsigned *sq_tail_, *sq_array_, *cq_head_, *cq_tail_;
-  unsigned sq_mask_, cq_mask_;
-  io_uring_sqe* sqes_;
-  io_uring_cqe* cqes_;
-};
-
-void ring(benchmark::State& state, bool direct) {
+void direct(benchmark::State& state) {
   Pieces pieces(state);
-  if (pieces.fd < 0) return;
-  const int file =
-      direct ? ::open(pieces.path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT) : ::dup(pieces.fd);
-  Ring ring;
-  if (file < 0 || !ring.there()) state.SkipWithError("not possible here");
+  const auto reads = DirectReads::make();
+  const int file = reads == nullptr ? -1 : open_direct(pieces.fd);
+  if (file < 0) state.SkipWithError("not possible here");
+  for (auto _ : state) {
+    state.PauseTiming();
+    pieces.forget();
+    state.ResumeTiming();
+    for (int64_t i = 0; i < kPieces + kAhead; ++i) {
+      if (i < kPieces && !reads->begin(pieces.part(i), file, nullptr)) {
+        state.SkipWithError("a piece was not asked for");
+        return;
+      }
+      if (i < kAhead) continue;
+      auto* const to = static_cast<uint8_t*>(pieces.at(i));
+      if (!reads->take(pieces.part(i - kAhead), {to, kPieceBytes})) {
+        state.SkipWithError("a piece was not read");
+        return;
+      }
+    }
+  }
+  ::close(file);
+  state.SetItemsProcessed(state.iterations() * kPieces);
+}
+
+void ring(benchmark::State& state) {
+  Pieces pieces(state);
+  const auto ring = Ring::make(kAhead);
+  if (pieces.fd < 0 || ring == nullptr) return state.SkipWithError("not possible here");
   for (auto _ : state) {
     state.PauseTiming();
     pieces.forget();
@@ -157,29 +121,27 @@ void ring(benchmark::State& state, bool direct) {
     state.ResumeTiming();
     for (int64_t i = 0; i < kPieces + kAhead; ++i) {
       while (i >= kAhead && !ended[static_cast<size_t>(i - kAhead)]) {
-        const int64_t number = ring.wait(kPieceBytes);
-        if (number < 0) {
-          state.SkipWithError("a piece was not read");
-          return;
+        const auto one = ring->ended();
+        if (!one) {
+          ring->wait();
+        } else if (one->result == kPieceBytes) {
+          ended[one->number] = true;
+        } else {
+          return state.SkipWithError("a piece was not read");
         }
-        ended[static_cast<size_t>(number)] = true;
       }
-      if (i >= kPieces) continue;
-      int64_t begin = pieces.offsets[static_cast<size_t>(i)], end = begin + kPieceBytes;
-      if (direct) {
-        begin = begin / kBlock * kBlock;
-        end = (end + kBlock - 1) / kBlock * kBlock;
+      if (i < kPieces && !ring->read(pieces.fd, pieces.part(i).offset, pieces.at(i), kPieceBytes,
+                                     static_cast<uint64_t>(i))) {
+        return state.SkipWithError("a piece was not asked for");
       }
-      ring.ask(file, begin, end - begin, pieces.at(i), static_cast<uint64_t>(i));
     }
   }
-  ::close(file);
   state.SetItemsProcessed(state.iterations() * kPieces);
 }
 
 BENCHMARK(fadvise)->MeasureProcessCPUTime()->UseRealTime();
-BENCHMARK_CAPTURE(ring, ring, false)->MeasureProcessCPUTime()->UseRealTime();
-BENCHMARK_CAPTURE(ring, ring_direct, true)->MeasureProcessCPUTime()->UseRealTime();
+BENCHMARK(ring)->MeasureProcessCPUTime()->UseRealTime();
+BENCHMARK(direct)->MeasureProcessCPUTime()->UseRealTime();
 
 }  // namespace
 }  // namespace stretto::data

@@ -102,21 +102,31 @@ Dataset open_remote_tfrecord(const RemoteSource& source, FetcherPointer fetcher)
   return open_remote_containers(source, std::move(fetcher), "tfrecord", find_in_tfrecord);
 }
 
-void check_relative_or_url(const std::string& url, const Dataset& dataset) {
+// Of a list that is local, URLs alone: a dataset is local or is fetched.
+void check_paths(const std::string& source, const Dataset& dataset, bool local) {
   for (int64_t i = 0; i < dataset.size(); ++i) {
     const std::string name = dataset.name(i);
-    if (!name.starts_with('/')) continue;
-    throw FormatError(url, -1,
-                      fmt::format("{}: expected a path relative to the folder, or a URL", name));
+    if (local && !is_url(name)) {
+      throw FormatError(source, -1,
+                        fmt::format("{}: expected a URL, as other paths of the list are: put paths "
+                                    "of files and URLs into two lists, and load both",
+                                    name));
+    }
+    if (name.starts_with('/')) {
+      throw FormatError(source, -1,
+                        fmt::format("{}: expected a path relative to the folder, or a URL", name));
+    }
   }
 }
 
 Dataset open_remote_list(const RemoteSource& source, FetcherPointer fetcher) {
-  const std::string text = read_file(fetcher->open(only_file(source))->path());
-  const std::string_view path = std::string_view(source.url).substr(0, source.url.find('?'));
+  const bool local = !is_url(source.url);
+  const std::string text = read_file(local ? source.url : fetcher->open(only_file(source))->path());
+  const std::string_view path =
+      std::string_view(source.url).substr(0, local ? source.url.npos : source.url.find('?'));
   const Dataset dataset =
       path.ends_with(".csv") ? parse_csv(source.url, text) : parse_json_lines(source.url, text);
-  check_relative_or_url(source.url, dataset);
+  check_paths(source.url, dataset, local);
   return with_fetcher(dataset.table(), std::move(fetcher));
 }
 
@@ -311,7 +321,7 @@ Dataset open_remote_coco(const RemoteSource& source, FetcherPointer fetcher) {
     }
   };
   const Dataset dataset = parse_coco(source.url, text, coco_folders_of_url(source.url), holds);
-  check_relative_or_url(source.url, dataset);
+  check_paths(source.url, dataset, false);
   return with_fetcher(dataset.table(), std::move(fetcher));
 }
 

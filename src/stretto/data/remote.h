@@ -16,8 +16,8 @@ struct RemoteSource {
   // "tar" and "tfrecord": `files` are the shards, in order; expand_braces() (containers.h) makes
   // them of a pattern.
   // "pack": its index, of the URL `url`/index, and its shards as far as something is known of them.
-  // "list": the list. "coco": the file of instances. "folder": all files below `url`; others than
-  // pictures do not matter.
+  // "list": the list; no file: `url` is the path of a local one whose every path is a URL. "coco":
+  // the file of instances. "folder": all files below `url`; others than pictures do not matter.
   std::string kind;
   std::vector<RemoteFile> files;
   std::vector<std::string> folders;  // of "folder": those below `url`, of which some may be empty

@@ -7,6 +7,7 @@
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
 #include "stretto/base/memory.h"
+#include "stretto/data/direct_reads.h"
 #include "stretto/data/restarts.h"
 #include "stretto/media/decode.h"
 #include "stretto/media/jpeg/splice.h"
@@ -50,7 +51,9 @@ struct ReleaseLarge {
 
 }  // namespace
 
-Source::Source(Dataset d, const LoaderOptions& o) : dataset(std::move(d)), reader(dataset) {
+Source::Source(Dataset d, const LoaderOptions& o)
+    : dataset(std::move(d)),
+      reader(dataset, o.cache == CacheKind::kUser && o.io_uring ? DirectReads::make() : nullptr) {
   if (o.cache == CacheKind::kUser) {
     encoded = std::make_unique<EncodedCache>(dataset.size(), cache_budget(o), o.boxes || o.masks);
   }
@@ -64,7 +67,8 @@ Reader::Soon Source::lacks(int64_t sample, bool details) const {
                    (decoded != nullptr && decoded->find(sample) != nullptr);
   return {.picture = !has,
           .details = details && !(encoded != nullptr && encoded->has_details(sample)) &&
-                     !(decoded != nullptr && !decoded->find_map(sample).empty())};
+                     !(decoded != nullptr && !decoded->find_map(sample).empty()),
+          .once = encoded != nullptr && !encoded->store().full()};
 }
 
 SampleWork::SampleWork(Source& source, const LoaderOptions& options, Counters& counters)

@@ -166,7 +166,8 @@ struct SharedLoader::Impl {
       if (got < 0) fail("has ended");
       filled += static_cast<size_t>(got);
       if (got > 0) continue;
-      if (!wire.wait(kInterruptMs)) check_interrupt();
+      check_interrupt();
+      wire.wait(kInterruptMs);
     }
   }
 

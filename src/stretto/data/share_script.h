@@ -232,6 +232,7 @@ class ScriptedServer {
 
  private:
   struct Stalled {};  // the script has not said enough
+  static constexpr int kMostStalls = 8;
 
   void step() {
     end_.drain();
@@ -335,12 +336,15 @@ class ScriptedServer {
 
   template <typename F>
   void call(const F& work) {
-    if (stalls_ == 2) end_.close();  // each one is waited for
+    if (stalls_ == kMostStalls) end_.close();
     try {
-      const InterruptScope interrupt([this] {
-        ++stalls_;
-        throw Stalled();
-      });
+      // The script says nothing while the loader waits, so that it never need wait.
+      const InterruptScope interrupt(
+          [this] {
+            ++stalls_;
+            throw Stalled();
+          },
+          0);
       work();
     } catch (const CommError&) {
       findings_.ended = true;
