@@ -109,9 +109,8 @@ def check_many_callbacks_wait_at_a_time(rank, size):
 def check_a_callback_waits_for_another_thread(rank, size):
   """A future of the user's, which no operation ends."""
   mine = torch.futures.Future()
-  future = dist.all_reduce(value(rank), async_op=True).get_future()
-  waits = future.then(lambda done: mine.wait() + done.value()[0])
   setter = threading.Timer(0.05, lambda: mine.set_result(1))
-  setter.start()
-  same(waits.wait(), total(size) + 1)
+  setter.start()  # first, for the callback runs in this thread if the operation is over
+  future = dist.all_reduce(value(rank), async_op=True).get_future()
+  same(future.then(lambda done: mine.wait() + done.value()[0]).wait(), total(size) + 1)
   setter.join()
