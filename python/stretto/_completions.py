@@ -66,13 +66,14 @@ class Completions:
     """Whether this is the completion thread: while it waits, it calls nothing."""
     return threading.current_thread() is self._thread
 
-  def _finish_in_callback(self, handles: Callable[[], Sequence[int]],
+  def _finish_in_callback(self, handles: Callable[[], Sequence[int]] | None,
                           is_over: Callable[[], bool]) -> None:
-    """For a callback that waits for other operations: calls theirs. Callbacks of further operations
-    come after it, so ranks whose callbacks start operations start them in the same order."""
+    """For a callback that waits for other operations: calls theirs, or with None those of all that
+    end. Callbacks of further operations come after it, so ranks whose callbacks start operations
+    start them in the same order."""
     while not is_over():
-      mine = handles()
-      ready = next((entry for entry in self._ended if entry[0] in mine), None)
+      mine = None if handles is None else handles()
+      ready = next((entry for entry in self._ended if mine is None or entry[0] in mine), None)
       if ready is not None:
         self._ended.remove(ready)
         call_back(self._lock, self._pending, *ready)
@@ -155,6 +156,16 @@ class Closed:
 
 
 FORKED = "the engine was made before fork(), and works only in the process that made it"
+# In a completion thread: whose it is.
+CALLING = threading.local()
+
+
+def calling() -> Completions | None:
+  """The completions whose callbacks this thread calls; None: it is another thread."""
+  owner = getattr(CALLING, "owner", None)
+  return owner and owner()
+
+
 LIVE: weakref.WeakSet[Any] = weakref.WeakSet()
 THREADS: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
@@ -196,6 +207,7 @@ def complete(native: Any, lock: threading.RLock, pending: dict[int, Done],
              ended: deque[tuple[Any, ...]], owner: weakref.ref[Completions]) -> None:
   """What the thread runs: takes batches of ended operations and calls their callbacks. It goes on
   when one of them fails, because others wait for the next."""
+  CALLING.owner = owner
   while True:
     ended.extend(native.next_completions(IDLE_S))
     completions = owner()

@@ -10,7 +10,8 @@ torch = pytest.importorskip("torch", reason="the backend is for torch, which is 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 HERE = Path(__file__).parent
-FILES = {"cuda_checks.py": [], "torch_checks.py": ["nan_checks.py", "segment_checks.py"],
+FILES = {"cuda_checks.py": [],
+         "torch_checks.py": ["future_checks.py", "nan_checks.py", "segment_checks.py"],
          "gradient_checks.py": []}
 NAMES = [(script, name) for script, more in FILES.items() for file in [script, *more]
          for name in ranks.names(HERE / file)]

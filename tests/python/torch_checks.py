@@ -227,33 +227,6 @@ def check_objects(rank, size):
   assert got == [f"for {rank}"]
 
 
-def check_futures(rank, size):
-  x = value(rank)
-  future = dist.all_reduce(x, async_op=True).get_future()
-  doubled = future.then(lambda done: done.value()[0] * 2)
-  same(doubled.wait(), total(size) * 2)
-
-
-def check_a_callback_waits_for_another_operation(rank, size):
-  """As torch's PowerSGD and quantization hooks do."""
-  def again(done):
-    work = dist.all_reduce(done.value()[0], async_op=True)
-    return work.get_future().wait()[0] + 1
-
-  def over_work(done):
-    work = dist.all_reduce(done.value()[0], async_op=True)
-    work.get_future()
-    work.wait()
-    return work.result()[0] + 2
-
-  x = value(rank)
-  later = dist.all_reduce(value(rank), async_op=True).get_future()  # behind it
-  for callback, more in ((again, 1), (over_work, 2)):
-    future = dist.all_reduce(x.copy_(value(rank)), async_op=True).get_future()
-    same(future.then(callback).wait(), size * total(size) + more)
-  same(later.wait()[0], total(size))
-
-
 def check_powersgd_hook_of_torch(rank, size):
   from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
   model = nn.parallel.DistributedDataParallel(network())
@@ -504,6 +477,7 @@ def check_zz_timeout(rank, size):
 
 
 if __name__ == "__main__":
-  import nan_checks  # both import this file, as a module
+  import future_checks  # these import this file, as a module
+  import nan_checks
   import segment_checks
-  comm_job.main(vars(nan_checks) | vars(segment_checks) | globals())
+  comm_job.main(vars(future_checks) | vars(nan_checks) | vars(segment_checks) | globals())

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
 from collections import defaultdict
 
 import torch
@@ -22,7 +23,7 @@ class GradientSet:
     self._group, self._number, self._loss_scale = group, number, 1.0
     # How often each gradient was reduced, the same on all ranks.
     self._steps: dict[str, itertools.count] = defaultdict(lambda: itertools.count(1))
-    self._stand_ins: list[StandIn] = []
+    self._stand_ins: dict[str, StandIn] = {}  # the last one of a gradient
 
   @property
   def codec(self) -> str:
@@ -48,13 +49,20 @@ class GradientSet:
 
   def stand_in(self, what: dict) -> None:
     """Contributes zeros plus the residual of the parameter."""
-    self._stand_ins = [s for s in self._stand_ins if not s.done]
     where = tuple(what["slice"])
+    name = where[0]
+    if name in self._stand_ins:  # the other ranks are through with it, this one may be slower
+      self._stand_ins[name].over.wait()
     stand_in = StandIn(torch.zeros(what["shape"], dtype=getattr(torch, what["dtype"]),
                                    device="cpu"))
-    self._stand_ins.append(stand_in)
+    self._stand_ins[name] = stand_in
     self._gradients.submit(stand_in.finished, [where], what["dtype"], stand_in.zeros.data_ptr(),
-                           next(self._steps[where[0]]), self._loss_scale, self._group.timeout_s)
+                           next(self._steps[name]), self._loss_scale, self._group.timeout_s)
+
+  def finish_stand_ins(self) -> None:
+    """Waits for them. Called when all ranks have joined, before this one submits its gradients."""
+    while self._stand_ins:
+      self._stand_ins.popitem()[1].over.wait()
 
   def close(self) -> None:
     self._gradients.close()
@@ -63,8 +71,8 @@ class GradientSet:
 class StandIn:
 
   def __init__(self, zeros: torch.Tensor):
-    self.zeros, self.done = zeros, False
+    self.zeros, self.over = zeros, threading.Event()
 
   def finished(self, error: Exception | None) -> None:
     del error  # the error of the job, which all ranks raise
-    self.done = True
+    self.over.set()

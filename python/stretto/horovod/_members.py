@@ -110,6 +110,12 @@ class Members:
     tensors = [torch.zeros(shape, dtype=dtype, device="cpu") for shape in what["shapes"]]
     self._stand_ins.append(self.group.allreduce_coalesced(tensors, options))
 
+  def join(self) -> int:
+    last = self.unordered.join()
+    for gradients in self.gradients:
+      gradients.finish_stand_ins()
+    return last
+
   def let_go(self) -> None:
     """Releases abandoned operations that are over, when there are many."""
     if len(self.abandoned) < self.most_abandoned:

@@ -285,4 +285,4 @@ def join(device: int = -1) -> int:
     CommError: a rank or a link is lost.
   """
   del device
-  return job().everyone.unordered.join()
+  return job().everyone.join()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch.distributed as dist
 
 from stretto._errors import CommError
-from stretto.torch import _dynamo, _patches
+from stretto.torch import _callbacks, _dynamo, _patches
 from stretto.torch._attach import attach, attach_by_option
 from stretto.torch._batch_norm import SyncBatchNorm, convert_sync_batchnorm
 from stretto.torch._jobs import GroupOptions
@@ -66,5 +66,6 @@ def explain(module: Callable[..., Any], inputs: Any, *more: Any,
 
 dist.Backend.register_backend("stretto", create, extended_api=True, devices=["cpu", "cuda"])
 attach_by_option()
+_callbacks.apply()
 _patches.apply()
 _dynamo.keep_out()

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from stretto._errors import CommError, Error, InvalidArgumentError
+from stretto.torch._callbacks import SOURCES
 
 # Seconds between two looks at the future, in a wait with a time limit.
 POLL_S = 0.001
@@ -23,20 +24,6 @@ TURN_S = 0.05
 
 # Notified when a Work is over for which several threads wait.
 OVER = threading.Condition()
-
-
-class WorkFuture(torch.futures.Future):
-  """May be waited for in a callback of another one, as torch's PowerSGD hook does."""
-
-  def __init__(self, work: Work, devices: list[torch.device] | None):
-    super().__init__(devices=devices)
-    self._work = weakref.ref(work)
-
-  def wait(self):
-    work = self._work()
-    if work is not None and not self.done():
-      work.finish_in_callback()
-    return super().wait()
 
 
 class Work(dist._Work):
@@ -103,7 +90,8 @@ class Work(dist._Work):
   def make_future(self) -> bool:
     """False when another thread has made it."""
     device = next((t.device for t in self._result if t.device.type == "cuda"), None)
-    future = WorkFuture(self, [device] if device else None)
+    future = torch.futures.Future(devices=[device] if device else None)
+    SOURCES[future] = frozenset([weakref.ref(self)])
     return self.__dict__.setdefault("_future", future) is future
 
   def settle(self) -> None:

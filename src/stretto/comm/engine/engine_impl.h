@@ -119,7 +119,7 @@ class EngineImpl : public Engine {
   void process_events(Flush flush = Flush::kOnce);
   void on_arrival(const Events::Arrival& arrival);
   void on_controls(const std::vector<Events::Control>& controls);
-  void on_mismatch(int rank, const MessageKey& key);
+  void on_mismatch(int rank, const MessageKey& key, Lengths lengths = {});  // of its message
   void on_loss(const Events::Loss& loss);
   void finish_small(GroupState& group, OpenOperation* open);
   void finish(OpenOperation* open);

@@ -1,4 +1,5 @@
 // Errors of the engine name the thing and the fix.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -106,6 +107,44 @@ TEST(EngineErrors, NamesGroupsAndHandles) {
             "source: handle 99 is unknown, or was waited for before");
   EXPECT_EQ(error_of([&] { engine->deliver(99); }),
             "deliver: handle 99 is unknown, or was waited for before");
+}
+
+// The message comes before its recv or after it, with its data or as a request to send.
+TEST(EngineErrors, NamesTheLengthsOfAMessageThatDoesNotFit) {
+  for (const bool sends_first : {true, false}) {
+    for (const int64_t sent : {3, 100'000}) {
+      SCOPED_TRACE(fmt::format("{} values, {} first", sent, sends_first ? "send" : "recv"));
+      const auto errors = run_ranks(
+          2,
+          [](int rank) {
+            Options options = tcp(rank);
+            options.streams = 1;  // so that messages arrive in the order in which they were sent
+            return options;
+          },
+          [&](Engine& engine) {
+            const bool sender = engine.membership().rank == 0;
+            std::vector<float> data(static_cast<size_t>(sent) + 2);
+            float one = 1;
+            const Operation barrier{.count = 1, .input = &one, .output = &one};
+            const Operation message{.kind = sender ? Kind::kSend : Kind::kRecv,
+                                    .peer = sender ? 1 : 0,
+                                    .tag = 9,
+                                    .count = sender ? sent : sent + 2,
+                                    .input = data.data(),
+                                    .output = data.data()};
+            if (sender != sends_first) engine.wait(engine.submit(kWorld, barrier));
+            const Handle handle = engine.submit(kWorld, message);
+            if (sender == sends_first) engine.wait(engine.submit(kWorld, barrier));
+            engine.wait(handle);
+            if (sender) engine.wait(engine.submit(kWorld, barrier));  // its data had left before
+          });
+      for (const std::string& error : errors) {
+        expect_contains(error, fmt::format("rank 0 sent rank 1 {} bytes with tag 9, but rank 1 "
+                                           "receives {} bytes",
+                                           4 * sent, 4 * sent + 8));
+      }
+    }
+  }
 }
 
 TEST(EngineErrors, AnAlgorithmThatDoesNotFitSaysWhy) {

@@ -38,7 +38,7 @@ void EngineImpl::process_events(Flush flush) {
     for (const Events::Written& written : events.written) units_->on_written(written);
     for (const Ticket& ticket : events.done) units_->on_done(ticket);
     for (const Units::Mismatch& mismatch : units_->take_mismatches())
-      on_mismatch(mismatch.rank, mismatch.key);
+      on_mismatch(mismatch.rank, mismatch.key, mismatch.lengths);
     units_->advance_freed();
     const std::vector<OpenOperation*> finished = units_->take_finished();
     for (OpenOperation* open : finished) finish(open);
@@ -77,7 +77,7 @@ void EngineImpl::on_arrival(const Events::Arrival& arrival) {
   }
   GroupState& state = *found;
   if (arrival.mismatch) {
-    on_mismatch(arrival.rank, arrival.key);
+    on_mismatch(arrival.rank, arrival.key, arrival.lengths);
   } else if (arrival.key.unit == kPointToPoint) {
     const auto place = std::find(state.ranks.begin(), state.ranks.end(), arrival.rank);
     if (place == state.ranks.end()) return;
@@ -119,12 +119,13 @@ void EngineImpl::on_controls(const std::vector<Events::Control>& controls) {
 }
 
 // Sends this rank's operation to the remote rank, which ends the job with both descriptions.
-void EngineImpl::on_mismatch(int rank, const MessageKey& key) {
+void EngineImpl::on_mismatch(int rank, const MessageKey& key, Lengths lengths) {
   if (ending_->has_begun()) return;
   if (key.unit == kPointToPoint) {
     fail(-1, "",
-         fmt::format("rank {} sent rank {} a message with tag {} that is not as long as expected",
-                     rank, membership_.rank, key.tag));
+         fmt::format("rank {} sent rank {} {} bytes with tag {}, but rank {} receives {} bytes",
+                     rank, membership_.rank, lengths.sent, key.tag, membership_.rank,
+                     lengths.expected));
     return;
   }
   links_->link_to(rank).send_control(FrameType::kMismatch, key, membership_.rank,

@@ -347,11 +347,12 @@ bool Units::execute(Unit& unit, int32_t index, std::vector<int32_t>* ready) {
       const auto size = static_cast<uint64_t>(bytes(unit, step));
       const MessageKey message = key(unit, step);
       int32_t ahead = 0;
-      const Expect outcome =
-          links_.link_to(rank).expect(message, size > 0 ? at(unit, step.place) : nullptr, size,
-                                      open.fingerprint, {&unit, index}, &ahead);
+      Link& link = links_.link_to(rank);
+      const Expect outcome = link.expect(message, size > 0 ? at(unit, step.place) : nullptr, size,
+                                         open.fingerprint, {&unit, index}, &ahead);
       if (outcome == Expect::kComplete) unit.ahead = std::min(unit.ahead, ahead);
-      if (outcome == Expect::kMismatch) mismatches_.push_back({rank, message});
+      if (outcome == Expect::kMismatch)
+        mismatches_.push_back({rank, message, {link.announced_bytes(message), size}});
       return outcome == Expect::kComplete;
     }
     default:

@@ -80,6 +80,7 @@ class Units {
   struct Mismatch {
     int rank;  // of the job
     MessageKey key;
+    Lengths lengths;
   };
   std::vector<Mismatch> take_mismatches() { return std::exchange(mismatches_, {}); }
 

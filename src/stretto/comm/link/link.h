@@ -64,13 +64,19 @@ struct Message {
   uint64_t following_bytes = 0;  // about as many will follow it to this rank
 };
 
+// Bytes of a message as its sender announced it, and as expect() asked for it.
+struct Lengths {
+  uint64_t sent = 0, expected = 0;
+};
+
 // What happened on all links, in order. The engine reads it after the call that caused it.
 struct Events {
   struct Arrival {  // the first chunk or the RTS of a message that no expect() has asked for
     int rank;
     MessageKey key;
     uint64_t fingerprint;
-    bool mismatch;  // true: expect() did ask for it, with another length or fingerprint
+    bool mismatch;         // true: expect() did ask for it, with another length or fingerprint
+    Lengths lengths = {};  // of a mismatch
   };
   struct Control {  // kMismatch, kAbort or kBye
     int rank;
@@ -138,6 +144,9 @@ class Link {
   // another length or fingerprint; nothing is delivered.
   Expect expect(const MessageKey& key, void* to, uint64_t bytes, uint64_t fingerprint,
                 Ticket ticket, int32_t* ahead = nullptr);
+
+  // The length of a message that has begun to arrive.
+  uint64_t announced_bytes(const MessageKey& key) const;
 
   // For messages of a group that is no more: throws away what has arrived of them and what is still
   // to come, so that they do not count against the eager limit. An RTS is not answered. Returns how

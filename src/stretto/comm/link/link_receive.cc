@@ -59,6 +59,8 @@ Expect Link::expect(const MessageKey& key, void* to, uint64_t bytes, uint64_t fi
   return complete ? Expect::kComplete : Expect::kPending;
 }
 
+uint64_t Link::announced_bytes(const MessageKey& key) const { return incoming_.at(key)->bytes; }
+
 int64_t Link::drop(uint64_t group) {
   std::vector<MessageKey> keys;
   for (const auto& [key, incoming] : incoming_)
@@ -305,7 +307,7 @@ void Link::begin_data(Stream& s) {
   }
   if (in->bytes != f.total || in->fingerprint != f.fingerprint) {
     // The engine compares both ranks' operations and ends the job.
-    events_->arrivals.push_back({settings_.rank, f.key, f.fingerprint, true});
+    events_->arrivals.push_back({settings_.rank, f.key, f.fingerprint, true, {f.total, in->bytes}});
     return;
   }
   if (overlaps(*in, s)) {
@@ -409,7 +411,7 @@ void Link::on_rts(Stream& s) {
   }
   const Incoming& in = *found->second;
   if (in.bytes != f.total || in.fingerprint != f.fingerprint) {
-    events_->arrivals.push_back({settings_.rank, f.key, f.fingerprint, true});
+    events_->arrivals.push_back({settings_.rank, f.key, f.fingerprint, true, {f.total, in.bytes}});
   } else if (in.expected) {
     send_rendezvous(f.key, f.fingerprint, 0, kCts);
   }
