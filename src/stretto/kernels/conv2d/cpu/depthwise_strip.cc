@@ -133,15 +133,17 @@ void any_strip(const Strip& t) {
   }
 }
 
+// Tables are static: one that is made at each call is made by vector instructions, and kernels are
+// asked for on machines that lack them, too.
 template <int kKernel, int kStride, size_t... kIndex>
-constexpr StripRun pick(int columns, std::index_sequence<kIndex...>) {
-  constexpr StripRun kAll[] = {&strip<kKernel, kStride, static_cast<int>(kIndex) + 1>...};
+StripRun pick(int columns, std::index_sequence<kIndex...>) {
+  static constexpr StripRun kAll[] = {&strip<kKernel, kStride, static_cast<int>(kIndex) + 1>...};
   return kAll[columns - 1];
 }
 
 template <int kStride, size_t... kIndex>
-constexpr StripRun pick_any(int columns, std::index_sequence<kIndex...>) {
-  constexpr StripRun kAll[] = {&any_strip<kStride, static_cast<int>(kIndex) + 1>...};
+StripRun pick_any(int columns, std::index_sequence<kIndex...>) {
+  static constexpr StripRun kAll[] = {&any_strip<kStride, static_cast<int>(kIndex) + 1>...};
   return kAll[columns - 1];
 }
 
