@@ -5,7 +5,7 @@ import platform
 import numpy as np
 import onnx
 import pytest
-from conftest import model_of, value
+from conftest import exact_options, model_of, value
 from onnx import TensorProto
 
 import stretto
@@ -93,7 +93,7 @@ def test_sums_of_convolutions_are_exact(isa, outputs, channels, attributes, monk
   kernels = {row["op"]: row["kernel"] for row in ours.report["operators"]}
   assert "reference" not in kernels.values(), kernels
   got = ours(x) if outputs > 1 else [ours(x)]
-  want = ort.InferenceSession(proto.SerializeToString()).run(None, {"x": x})
+  want = ort.InferenceSession(proto.SerializeToString(), exact_options()).run(None, {"x": x})
   np.testing.assert_allclose(got[0], want[0], rtol=1e-6)
   if outputs > 1:
     np.testing.assert_array_equal(got[1], want[1])
@@ -107,7 +107,7 @@ def test_every_operator_has_a_kernel(model, step):
   ours = stretto.optimize(proto, tuning="off")
   kernels = {row["op"]: row["kernel"] for row in ours.report["operators"]}
   assert "reference" not in kernels.values(), kernels
-  theirs = ort.InferenceSession(proto.SerializeToString()).run(None, {"x": x})[0]
+  theirs = ort.InferenceSession(proto.SerializeToString(), exact_options()).run(None, {"x": x})[0]
   differences = np.abs(ours(x) - theirs)
   # Next to a tie a value may fall either way.
   assert differences.max() <= 1.01 * step and np.mean(differences > 1e-4) < 0.02
@@ -131,5 +131,5 @@ def test_products_of_bytes_stay_integers(isa, weights, monkeypatch):
     assert "stretto.IntegerLinear" not in kernels
   else:
     assert kernels["stretto.IntegerLinear"] in ("dots", "pairs"), kernels
-  theirs = ort.InferenceSession(proto.SerializeToString()).run(None, {"x": x})[0]
+  theirs = ort.InferenceSession(proto.SerializeToString(), exact_options()).run(None, {"x": x})[0]
   np.testing.assert_allclose(ours(x), theirs, rtol=1e-5, atol=1e-5)
