@@ -363,41 +363,6 @@ def test_a_full_disk_is_named(store, tmp_path, monkeypatch):
   assert raised.value.errno == errno.ENOSPC
 
 
-SMALL_DISK = """
-mount -t tmpfs -o size=1m none "$1" || exit 77
-exec "$2" -c "$3" "$1" "$4"
-"""
-ON_SMALL_DISK = """
-import sys
-from stretto import data
-loader = data.ImageLoader(sys.argv[2], 6, 32, threads=2, dtype="uint8", cache_dir=sys.argv[1],
-                          disk_bytes=1 << 30, sampler="blocks", rank=0, world=1)
-for _ in range(2):
-  assert len(list(loader)) > 0
-stats = loader.stats()["remote"]
-print(stats["limit_bytes"] < 1 << 20, stats["evicted"] > 0)
-"""
-
-
-def test_the_cache_shrinks_to_what_a_full_disk_has(tmp_path, tmp_path_factory):
-  root = tmp_path_factory.mktemp("many")
-  files = data_pictures.write_folder(root / "folder", 60, seed=1)
-  for shard in range(10):
-    with tarfile.open(root / f"s-{shard}.tar", "w") as tar:
-      for i, file in enumerate(files[shard::10]):
-        add(tar, f"{i}.jpg", file.read_bytes())
-        add(tar, f"{i}.bin", bytes(30_000))
-  shutil.rmtree(root / "folder")
-  with HttpStore(root) as store:
-    run = subprocess.run(["unshare", "-rm", "sh", "-c", SMALL_DISK, "sh", str(tmp_path),
-                          sys.executable, ON_SMALL_DISK, store.url],
-                         capture_output=True, text=True, timeout=120)
-  if run.returncode == 77 or "unshare" in run.stderr:
-    pytest.skip("no mount namespaces here")
-  assert run.returncode == 0, run.stderr
-  assert run.stdout.split() == ["True", "True"]
-
-
 def test_closing_does_not_wait_for_a_store_that_hangs(store, tmp_path):
   dataset = data.open(f"{store.url}/folder", cache_dir=tmp_path)
   store.faults[".jpg"] = "hang", 1000
