@@ -39,9 +39,8 @@ constexpr Row kRows[] = {
      "Python with the stretto package, which runs peers and ranks for the stand-alone command.",
      "python3"},
     {"STRETTO_IO_URING", kGeneral,
-     "0: loaders read by pread alone what goes to their cache of files (cache=\"user\"), also "
-     "where "
-     "the system has io_uring.",
+     "0: loaders read by pread what goes to their cache of files (cache=\"user\"), also where the "
+     "system has io_uring.",
      "1"},
     {"STRETTO_LOG_LEVEL", kGeneral,
      "Which of the library's messages Python shows on standard error: off, warning or info.",
