@@ -22,12 +22,12 @@ def resample(rows: list[str], count: int, seed: int) -> list[str]:
   rows = [row for row in rows if row]  # the published file has an empty line
   times = sorted(datetime.strptime(row.split(",", 1)[0], FORM) for row in rows)
   first, span = times[0], (times[-1] - times[0]).total_seconds()
-  copies = -(-count // len(rows))
   jobs = []
-  for number in range(count):
-    copy = number * copies // count
-    offset = (times[draw.randrange(len(times))] - first).total_seconds() + copy * span
-    jobs.append((offset, rows[draw.randrange(len(rows))].split(",", 1)[1]))
+  for copy in range(-(-count // len(rows))):
+    here = min(len(rows), count - copy * len(rows))  # of the last copy only its beginning
+    for _ in range(here):
+      offset = (times[draw.randrange(here)] - first).total_seconds() + copy * span
+      jobs.append((offset, rows[draw.randrange(len(rows))].split(",", 1)[1]))
   jobs.sort()
   return [f"{first + timedelta(seconds=offset):{FORM}},{rest}" for offset, rest in jobs]
 

@@ -10,10 +10,17 @@ namespace {
 constexpr std::array<const char*, kWaitClasses> kClasses = {"0 chips", "1 chip",       "2-7 chips",
                                                             "8 chips", "over 8 chips", "urgent"};
 
-double at_rank(const std::vector<int64_t>& sorted, double part) {
-  // The smallest value that at least this part of the values does not exceed.
-  const auto rank = static_cast<size_t>(std::ceil(part * static_cast<double>(sorted.size())));
-  return static_cast<double>(sorted[std::max<size_t>(rank, 1) - 1]) / 1000;
+// The smallest value that at least this part of the values does not exceed, moved to where it would
+// stand if they were sorted. Nothing before `from` is above what stands there: ask for small parts
+// first.
+double at_rank(std::vector<int64_t>& values, double part, size_t& from) {
+  const auto rank = static_cast<size_t>(std::ceil(part * static_cast<double>(values.size())));
+  const size_t at = std::max(rank, from + 1) - 1;
+  const auto begin = values.begin();
+  std::nth_element(begin + static_cast<std::ptrdiff_t>(from),
+                   begin + static_cast<std::ptrdiff_t>(at), values.end());
+  from = at;
+  return static_cast<double>(values[at]) / 1000;
 }
 
 }  // namespace
@@ -27,14 +34,14 @@ size_t wait_class(int chips, bool urgent) {
 WaitStats wait_stats(std::string name, std::vector<int64_t>& values_ms) {
   WaitStats stats{.name = std::move(name), .jobs = static_cast<int64_t>(values_ms.size())};
   if (values_ms.empty()) return stats;
-  std::ranges::sort(values_ms);
   double sum = 0;
   for (const int64_t value : values_ms) sum += static_cast<double>(value);
   stats.mean_s = sum / static_cast<double>(values_ms.size()) / 1000;
-  stats.p50_s = at_rank(values_ms, 0.50);
-  stats.p95_s = at_rank(values_ms, 0.95);
-  stats.p99_s = at_rank(values_ms, 0.99);
-  stats.longest_s = static_cast<double>(values_ms.back()) / 1000;
+  size_t from = 0;
+  stats.p50_s = at_rank(values_ms, 0.50, from);
+  stats.p95_s = at_rank(values_ms, 0.95, from);
+  stats.p99_s = at_rank(values_ms, 0.99, from);
+  stats.longest_s = at_rank(values_ms, 1, from);
   return stats;
 }
 

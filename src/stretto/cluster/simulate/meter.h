@@ -37,7 +37,7 @@ class Meter {
   int64_t lost_ = 0;
 };
 
-// Sorts the values.
+// Reorders the values.
 WaitStats wait_stats(std::string name, std::vector<int64_t>& values_ms);
 
 }  // namespace stretto::cluster

@@ -47,7 +47,11 @@ class Waiting {
   void set(size_t position, int64_t value) {
     size_t at = leaves_ + position;
     least_[at] = value;
-    for (at /= 2; at > 0; at /= 2) least_[at] = std::min(least_[2 * at], least_[2 * at + 1]);
+    for (at /= 2; at > 0; at /= 2) {
+      const int64_t least = std::min(least_[2 * at], least_[2 * at + 1]);
+      if (least_[at] == least) return;
+      least_[at] = least;
+    }
   }
 
   std::vector<int> jobs_;

@@ -81,12 +81,12 @@ Workload make_workload(const Site& site, const Trace& trace, const SimulateOptio
   }
   Workload workload;
   if (!options.departures) {
-    workload.jobs = jobs_for_chips(trace, options.inflate, total_chips, random);
+    workload.drawn = jobs_for_chips(trace, options.inflate, total_chips, random);
   } else if (options.inflate != 1) {
-    workload.jobs = more_jobs(trace, options.inflate, random);
-  } else {
-    workload.jobs = trace.jobs;
+    workload.drawn = more_jobs(trace, options.inflate, random);
   }
+  const bool as_it_is = options.departures && options.inflate == 1;
+  workload.jobs = as_it_is ? trace.jobs : workload.drawn;
   const std::vector<int> queues = map_queues(site, trace);
   const int urgent = options.urgent > 0 ? urgent_queue(site) : -1;
   workload.queues.reserve(workload.jobs.size());

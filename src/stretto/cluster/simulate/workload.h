@@ -1,6 +1,7 @@
 // The jobs of a simulation: those of a trace, inflated or thinned by drawing, and who is urgent.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "stretto/cluster/random.h"
@@ -8,8 +9,10 @@
 
 namespace stretto::cluster {
 
+// Moved, not copied: `jobs` may point into `drawn`.
 struct Workload {
-  std::vector<Job> jobs;        // in the order in which they come
+  std::span<const Job> jobs;  // in the order in which they come: of the trace, or drawn
+  std::vector<Job> drawn;
   std::vector<int16_t> queues;  // of the site, by job
 };
 

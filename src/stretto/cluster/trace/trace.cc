@@ -54,8 +54,9 @@ Trace parse_trace(std::string_view text, const std::string& file, const TraceOpt
   trace.format = format.name;
   format.read(text, options, trace);
   if (trace.jobs.empty()) throw FormatError(file, -1, "there is no job in it");
-  std::stable_sort(trace.jobs.begin(), trace.jobs.end(),
-                   [](const Job& a, const Job& b) { return a.submit_ms < b.submit_ms; });
+  if (!std::ranges::is_sorted(trace.jobs, {}, &Job::submit_ms)) {  // most are
+    std::ranges::stable_sort(trace.jobs, {}, &Job::submit_ms);
+  }
   const int64_t first = trace.jobs.front().submit_ms;
   for (Job& job : trace.jobs) {
     job.submit_ms -= first;
