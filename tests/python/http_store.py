@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import threading
 import time
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
@@ -73,21 +74,20 @@ class HttpStore:
       to.close_connection = True
       return
     if isinstance(fault, int):
-      self.send(to, fault, b"", {}, body)
+      self.send(to, fault, self.error_page(fault), {}, body)
       return
-    file = self.root / path.strip("/")
+    file = self.file_of(path)
     if file.is_dir():
-      names = sorted(p.name + "/" * p.is_dir() for p in file.iterdir())
-      page = "".join(f'<a href="{quote(n)}">{html.escape(n)}</a>\n' for n in ["../", *names])
-      self.send(to, 200, page.encode(), {"Content-Type": "text/html"}, body)
+      self.send_folder(to, file, body)
       return
     if not file.is_file():
-      self.send(to, 404, b"", {}, body)
+      self.send(to, 404, self.error_page(404), {}, body)
       return
-    content, info = file.read_bytes(), file.stat()
-    headers = {"Content-Type": "application/octet-stream"}
+    content = file.read_bytes()
+    headers = {"Content-Type": "application/octet-stream",
+               "Last-Modified": formatdate(file.stat().st_mtime, usegmt=True)}
     if self.etags:
-      headers["ETag"] = f'"{info.st_mtime_ns:x}-{info.st_size:x}"'
+      headers["ETag"] = self.etag_of(file)
     if body and self.delay_s:
       time.sleep(self.delay_s)
     status = 200
@@ -102,6 +102,21 @@ class HttpStore:
     if body:
       with self.lock:
         self.sent[path] = self.sent.get(path, 0) + len(content)
+
+  def file_of(self, path: str) -> Path:
+    return self.root / path.strip("/")
+
+  def etag_of(self, file: Path) -> str:
+    info = file.stat()
+    return f'"{info.st_mtime_ns:x}-{info.st_size:x}"'
+
+  def error_page(self, status: int) -> bytes:
+    return b""
+
+  def send_folder(self, to: BaseHTTPRequestHandler, folder: Path, body: bool) -> None:
+    names = sorted(p.name + "/" * p.is_dir() for p in folder.iterdir())
+    page = "".join(f'<a href="{quote(n)}">{html.escape(n)}</a>\n' for n in ["../", *names])
+    self.send(to, 200, page.encode(), {"Content-Type": "text/html"}, body)
 
   def take_fault(self, path: str) -> str | int | None:
     for end, (fault, count) in self.faults.items():

@@ -20,6 +20,7 @@ import fsspec
 import numpy as np
 import pytest
 from http_store import HttpStore
+from s3_store import S3Store
 
 import stretto
 from stretto import data
@@ -57,6 +58,12 @@ SOURCES = ("folder", "list.csv", "tars", "tars/s-{000..003}.tar", "tars/s-001.ta
 @pytest.fixture
 def store(site):
   with HttpStore(site) as server:
+    yield server
+
+
+@pytest.fixture
+def s3(site):
+  with S3Store(site) as server:
     yield server
 
 
@@ -99,11 +106,14 @@ def memory_url(site):
   return "memory://site"
 
 
-@pytest.mark.parametrize("where", ["http", "memory", "file"])
+@pytest.mark.parametrize("where", ["http", "s3", "memory", "file"])
 @pytest.mark.parametrize("source", SOURCES)
-def test_same_names_labels_and_bits_as_from_files(site, store, tmp_path, source, where):
-  urls = {"http": store.url, "memory": memory_url(site), "file": f"file://{site}"}
-  with loader_of(f"{urls[where]}/{source}", cache_dir=tmp_path) as remote, \
+def test_same_names_labels_and_bits_as_from_files(site, store, s3, tmp_path, source, where):
+  urls = {"http": store.url, "s3": s3.bucket_url, "memory": memory_url(site),
+          "file": f"file://{site}"}
+  options = s3.storage_options if where == "s3" else None
+  url = f"{urls[where]}/{source}"
+  with loader_of(url, cache_dir=tmp_path, storage_options=options) as remote, \
       loader_of(site / source) as local:
     a, b = remote.dataset, local.dataset
     assert (a.kind, a.classes, a.fingerprint) == (b.kind, b.classes, b.fingerprint)
@@ -158,6 +168,33 @@ def test_a_broken_connection_is_resumed_where_it_broke(site, store, tmp_path):
   ranges = store.gets("s-001.tar")
   assert len(ranges) == -(-size // 20_000) + 3  # each piece once, and the three that broke
   assert ranges.count("bytes=0-19999") <= 4
+
+
+def test_a_broken_connection_to_s3_is_resumed(site, s3, tmp_path):
+  s3.faults["s-001.tar"] = "drop", 3
+  s3.faults["s-002.tar"] = 503, 2  # "slow down"
+  with loader_of(f"{s3.bucket_url}/tars", cache_dir=tmp_path,
+                 storage_options=s3.storage_options) as remote, \
+      loader_of(site / "tars") as local:
+    assert_same(epoch_of(remote), epoch_of(local))
+    assert remote.stats()["remote"]["failures"] == 0
+  assert all(left == 0 for _, left in s3.faults.values())
+  size = (site / "tars/s-001.tar").stat().st_size
+  assert len(s3.gets("s-001.tar")) == -(-size // 20_000) + 3
+
+
+def test_what_s3_refuses_is_an_error_that_names_the_url(s3, tmp_path):
+  with pytest.raises(PermissionError, match=f"{s3.bucket_url}/tars/s-000.tar"):
+    data.open(f"{s3.bucket_url}/tars/s-000.tar", cache_dir=tmp_path,
+              storage_options={**s3.storage_options, "key": "WRONGKEY"})
+  with pytest.raises(FileNotFoundError, match=f"{s3.bucket_url}/nothing"):
+    data.open(f"{s3.bucket_url}/nothing", cache_dir=tmp_path, storage_options=s3.storage_options)
+  dataset = data.open(f"{s3.bucket_url}/folder", cache_dir=tmp_path,
+                      storage_options=s3.storage_options)
+  bad = dataset.name(3)
+  s3.faults[bad] = 404, 1000
+  with loader_of(dataset) as loader, pytest.raises(FileNotFoundError, match=bad):
+    epoch_of(loader)
 
 
 @pytest.mark.parametrize("etags", [True, False])
