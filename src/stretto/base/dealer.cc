@@ -186,7 +186,9 @@ void Dealer::count_time(int step) {
 
 void Dealer::advance(uint64_t tag) {
   open_.store(tag, std::memory_order_release);
-  set_and_wake(bell_, static_cast<uint32_t>(tag));
+  // Between these two the step may be done by others and further ones be opened, by threads that
+  // find it in open_.
+  raise_and_wake(bell_, static_cast<uint32_t>(tag));
 }
 
 void Dealer::wait(int thread, uint64_t tag) {

@@ -14,6 +14,10 @@ namespace stretto {
 // Returns -1 and kills the child when it does not end within a minute, and when a signal ended it.
 template <typename Body>
 int in_a_child(const Body& body) {
+#if defined(__SANITIZE_THREAD__)
+  // The thread sanitizer's own allocator is copied locked if another thread is in it.
+  usleep(100'000);
+#endif
   const pid_t pid = fork();
   if (pid == 0) _exit(body());
   int status = 0;

@@ -65,6 +65,14 @@ void set_and_wake(std::atomic<uint32_t>& word, uint32_t value) {
   if (g_sleepers.load(std::memory_order_seq_cst) > 0) wake_all(word);
 }
 
+void raise_and_wake(std::atomic<uint32_t>& word, uint32_t value) {
+  uint32_t seen = word.load(std::memory_order_relaxed);
+  do {
+    if (static_cast<int32_t>(value - seen) <= 0) return;  // whoever raised it has woken them
+  } while (!word.compare_exchange_weak(seen, value, std::memory_order_seq_cst));
+  if (g_sleepers.load(std::memory_order_seq_cst) > 0) wake_all(word);
+}
+
 bool spin_while(const std::atomic<uint32_t>& word, uint32_t value, std::chrono::microseconds most) {
   const auto changed = [&] { return word.load(std::memory_order_acquire) != value; };
   for (int spins = 0; spins < kSpinsPerLook; ++spins) {

@@ -13,6 +13,11 @@ void relax();
 // Changes `word` and wakes those who wait for that.
 void set_and_wake(std::atomic<uint32_t>& word, uint32_t value);
 
+// The same for a word that several threads raise, one value after the other: nothing where it has a
+// higher one already, counting round, because a thread that was stopped before it came here must
+// not take it back.
+void raise_and_wake(std::atomic<uint32_t>& word, uint32_t value);
+
 // Returns when `word` is not `value` any more. Spins for kSpinTime before it sleeps.
 // Spinning pays only while the other threads really run: on a busy machine the one waited for may
 // need this very core. About as long as it takes to wake a sleeper, so that neither a wrong spin
