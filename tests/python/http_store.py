@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import threading
 import time
-from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
@@ -84,10 +83,7 @@ class HttpStore:
       self.send(to, 404, self.error_page(404), {}, body)
       return
     content = file.read_bytes()
-    headers = {"Content-Type": "application/octet-stream",
-               "Last-Modified": formatdate(file.stat().st_mtime, usegmt=True)}
-    if self.etags:
-      headers["ETag"] = self.etag_of(file)
+    headers = {"Content-Type": "application/octet-stream", **self.version_of(file)}
     if body and self.delay_s:
       time.sleep(self.delay_s)
     status = 200
@@ -106,9 +102,9 @@ class HttpStore:
   def file_of(self, path: str) -> Path:
     return self.root / path.strip("/")
 
-  def etag_of(self, file: Path) -> str:
+  def version_of(self, file: Path) -> dict[str, str]:
     info = file.stat()
-    return f'"{info.st_mtime_ns:x}-{info.st_size:x}"'
+    return {"ETag": f'"{info.st_mtime_ns:x}-{info.st_size:x}"'} if self.etags else {}
 
   def error_page(self, status: int) -> bytes:
     return b""

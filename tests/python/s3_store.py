@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from datetime import datetime, timezone
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -40,8 +41,9 @@ class S3Store(HttpStore):
     bucket, _, key = path.strip("/").partition("/")
     return self.root / (key if bucket == BUCKET else "no such bucket")
 
-  def etag_of(self, file: Path) -> str:
-    return f'"{hashlib.md5(file.read_bytes()).hexdigest()}"'
+  def version_of(self, file: Path) -> dict[str, str]:
+    return {"ETag": f'"{hashlib.md5(file.read_bytes()).hexdigest()}"',
+            "Last-Modified": formatdate(file.stat().st_mtime, usegmt=True)}
 
   def error_page(self, status: int) -> bytes:
     return f"<Error><Code>{CODES[status]}</Code><Message>As asked</Message></Error>".encode()
@@ -69,7 +71,7 @@ class S3Store(HttpStore):
         continue
       time = datetime.fromtimestamp(int(file.stat().st_mtime), timezone.utc)
       entries[key] = (f"<Contents><Key>{escape(key)}</Key><Size>{file.stat().st_size}</Size>"
-                      f"<ETag>{escape(self.etag_of(file))}</ETag>"
+                      f"<ETag>{escape(self.version_of(file)['ETag'])}</ETag>"
                       f"<LastModified>{time:%Y-%m-%dT%H:%M:%S.000Z}</LastModified></Contents>")
     names = [name for name in sorted(entries) if name > after]
     more = len(names) > most

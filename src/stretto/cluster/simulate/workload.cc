@@ -80,13 +80,14 @@ Workload make_workload(const Site& site, const Trace& trace, const SimulateOptio
     throw_invalid("urgent is {}, expected a part from 0 to 1", options.urgent);
   }
   Workload workload;
-  if (!options.departures) {
-    workload.drawn = jobs_for_chips(trace, options.inflate, total_chips, random);
-  } else if (options.inflate != 1) {
-    workload.drawn = more_jobs(trace, options.inflate, random);
+  if (options.departures && options.inflate == 1) {
+    workload.jobs = trace.jobs;
+  } else {
+    workload.drawn = options.departures
+                         ? more_jobs(trace, options.inflate, random)
+                         : jobs_for_chips(trace, options.inflate, total_chips, random);
+    workload.jobs = workload.drawn;
   }
-  const bool as_it_is = options.departures && options.inflate == 1;
-  workload.jobs = as_it_is ? trace.jobs : workload.drawn;
   const std::vector<int> queues = map_queues(site, trace);
   const int urgent = options.urgent > 0 ? urgent_queue(site) : -1;
   workload.queues.reserve(workload.jobs.size());
