@@ -94,10 +94,10 @@ class HttpStore:
       content, status = content[first:last + 1], 206
     if fault == "short":
       content = content[:len(content) // 2]
-    self.send(to, status, content, headers, body, drop=fault == "drop")
-    if body:
+    if body:  # counted before it is sent: whoever has it all may look at once
       with self.lock:
         self.sent[path] = self.sent.get(path, 0) + len(content)
+    self.send(to, status, content, headers, body, drop=fault == "drop")
 
   def file_of(self, path: str) -> Path:
     return self.root / path.strip("/")

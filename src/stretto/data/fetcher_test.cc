@@ -350,6 +350,43 @@ TEST_F(RemoteData, JoinedDatasetsAreReadThroughTheirOwnFetchers) {
   EXPECT_FALSE(remote_stats(local).has_value());
 }
 
+// What a source is done with makes room for what the order needs of another source next, before
+// anybody waits for it.
+TEST_F(RemoteData, SourcesOfOneOrderShareACacheThatIsTooSmall) {
+  pack(open_dataset(folder_.path("f")), folder_.path("q"), {.shard_bytes = total_ / 3 + 2000});
+  uint64_t shards = 0;
+  for (int k = 0; k < 3; ++k) {
+    shards += std::filesystem::file_size(folder_.path(fmt::format("p/shard-{:05}.bin", k)));
+  }
+  const uint64_t bytes = shards + 2 * std::filesystem::file_size(folder_.path("p/index")) + 1000;
+  const Site site(folder_.path(), bytes);
+  const auto fetcher = std::make_shared<Fetcher>(FetchOptions{
+      .cache = {.folder = site.cache.path(), .dataset = "u://store/q", .bytes = bytes}});
+  const StoreThreads threads(fetcher, site.store, 3);
+  const Dataset second = open_remote(
+      {.url = "u://store/q", .kind = "pack", .files = {site.file("q/index")}, .folders = {}},
+      fetcher);
+  const Dataset first = open_remote(packed(site), site.fetcher);
+  LoaderOptions o = small_options();
+  o.order.kind = OrderKind::kSequential;
+  {
+    Loader loader(first, o);
+    rest_of_epoch(loader);  // fills the cache
+  }
+  Loader loader(concat(std::vector<Dataset>{first, second}), o);
+  // With the two batches in the making, these are 20 of the first one's 24 samples.
+  for (int k = 0; k < 3; ++k) ASSERT_TRUE(loader.next().has_value());
+  const auto fetched = [&] {
+    const std::lock_guard lock(site.store->mutex);
+    return site.store->fetched.contains("u://store/q/shard-00000.bin");
+  };
+  for (int k = 0; k < 60'000 && !fetched(); ++k) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(fetched());
+  EXPECT_EQ(fetcher->stats().waits, 1) << "for the index";
+}
+
 TEST_F(RemoteData, UrlsAreNotOpenedWithoutAStore) {
   EXPECT_TRUE(says(error_of<Unsupported>([] { open_dataset("https://h/x.tar"); }), "open_remote"));
   const Site site(folder_.path());
