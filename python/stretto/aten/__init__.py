@@ -18,6 +18,7 @@ from stretto._errors import InvalidArgumentError
 from stretto.aten._export import decomposed, export
 from stretto.aten._model import OptimizedModule, array, children
 from stretto.aten._sizes import bind, is_symbolic
+from stretto.aten._state import State, changed_state
 from stretto.aten._translate import translate_program
 from stretto.aten._variants import Variant, Variants
 
@@ -44,8 +45,9 @@ def optimize_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
     variants = Variants(program, name, output_names)
     values = bind(program, [leaf.shape for leaf in leaves if isinstance(leaf, torch.Tensor)])
   made = translate_program(program, name, output_names, values)
+  state = State(source, changed_state(program), name)
   arrays = {}
-  for spec, leaf in zip(made.inputs, leaves):
+  for spec, leaf in zip(made.inputs, [*state.tensors(), *leaves]):
     if spec.dtype is None:
       continue
     arrays[spec.name] = array(leaf)
@@ -53,7 +55,7 @@ def optimize_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
   first = Variant(session, made.inputs, made.outputs)
   if variants is not None:
     variants.begin(first)
-  return OptimizedModule(first, variants, in_spec, out_spec, forward)
+  return OptimizedModule(first, variants, in_spec, out_spec, forward, state)
 
 
 def graph_of_module(source: torch.nn.Module | ExportedProgram, inputs: Any,

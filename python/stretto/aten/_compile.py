@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import operator
 import threading
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ from stretto import _stretto
 from stretto._errors import Error, InvalidArgumentError, UnsupportedError
 from stretto.aten._causal import leave_out_of_compiled
 from stretto.aten._model import array, run
+from stretto.aten._state import shared, write_back
 from stretto.aten._traced import Traced, open_sizes
 from stretto.aten._translate import Translation, place, translate, why_not
 
@@ -34,6 +36,9 @@ _MOST = 8
 # Shapes that are kept: those used last. If so many calls in a row bring twice as many new shapes as
 # that, PyTorch runs other new ones.
 _KEPT, _CALLS = 16, 64
+
+# A buffer that changed so often, while no parameter did, is an input from then on.
+_CHANGES = 2
 
 _OPTIONS = ("level", "accuracy", "threads", "tuning", "tuning_cache", "verify")
 
@@ -99,6 +104,7 @@ class Compiled:
     self._first: Made | None = None  # with which other sizes share
     self._known: OrderedDict[Any, Made] = OrderedDict()
     self._told = False  # that PyTorch runs what is new
+    self._changes = Counter[int]()  # of buffers, by input
     self._anew = 0  # how often it was made with weights and measurements of its own
     self._calls, self._misses = 0, deque[int](maxlen=2 * _KEPT)
     self._lock = threading.Lock()
@@ -112,7 +118,7 @@ class Compiled:
     made = self.current
     if made is None or not made.takes(inputs):
       made = self.current = self._find(inputs)
-    return self.program(*inputs) if made.function is None else made(inputs)
+    return self.program(*inputs) if made.function is None or made.shares(inputs) else made(inputs)
 
   def _find(self, inputs: tuple[Any, ...]) -> Made:
     key = tuple((x.dtype, x.shape) if isinstance(x, torch.Tensor) else x for x in inputs)
@@ -121,18 +127,27 @@ class Compiled:
       if made is not None and made.takes(inputs):
         self._known.move_to_end(key)
         return made
-      changed = (made is not None if self._first is None
-                 else not self._first.has_weights(inputs))
-      new = self._make(inputs, changed)
+      old = made if self._first is None else self._first
+      if old is not None and old.has_weights(inputs):
+        old = None
+      new = self._make(inputs, old)
       self._known[key] = new
       if len(self._known) > _KEPT:
         self._known.popitem(last=False)
       return new
 
   @torch.compiler.disable
-  def _make(self, inputs: tuple[Any, ...], changed: bool) -> Made:
-    if changed:
+  def _make(self, inputs: tuple[Any, ...], old: Made | None) -> Made:
+    """
+    Args:
+      inputs: of a call.
+      old: what was made for other weights, if it was.
+    """
+    if old is not None:
       self._first = self._traced = None
+      moved = old.moved(inputs)
+      if not any(isinstance(inputs[i], torch.nn.Parameter) for i in moved):
+        self._changes.update(moved)
     first = self._first
     if first is None:
       if self._anew == _MOST:
@@ -144,19 +159,21 @@ class Compiled:
       if full and self._calls - self._misses[0] < _CALLS:
         return self._left_to_pytorch(inputs, "most calls bring new shapes")
       self._misses.append(self._calls)
-    self.made.append("changed weights" if changed else "new shapes" if self.made else "first call")
+    state = {i for i, count in self._changes.items() if count >= _CHANGES}
+    self.made.append("changed weights" if old is not None
+                     else "new shapes" if self.made else "first call")
     try:
       if any(self._sizes):
         try:
           if self._traced is None:
             self._traced = Traced(self.program, inputs, self._sizes)
-          made = _make(self._traced, inputs, self._options, True, first)
+          made = _make(self._traced, inputs, self._options, state, True, first)
           self._first = first or made
           return made
         except Error as error:
           LOG.info("torch.compile: not for open sizes: %s", error)
           self._sizes, self._first = [], None
-      return _make(Traced(self.program, inputs, []), inputs, self._options)
+      return _make(Traced(self.program, inputs, []), inputs, self._options, state)
     except Error as error:
       LOG.info("torch.compile: PyTorch runs a program: %s", error)
       return Made(None, inputs, [], [], [], str(error))
@@ -176,18 +193,24 @@ class Made:
     parts: its models.
     left: what PyTorch runs between them.
     reason: why PyTorch runs all of it, where it does.
+    changed: inputs that a call changes; the function returns what they become first.
   """
 
   def __init__(self, function: Callable[..., Any] | None, inputs: Sequence[Any],
                weights: Sequence[int], parts: list[_Part], left: list[Left],
-               reason: str | None = None, numbers: Mapping[int, float] | None = None) -> None:
+               reason: str | None = None, traced: Traced | None = None) -> None:
     self.function = function
     self.parts, self.left, self.reason = parts, left, reason
     rest = [i for i in range(len(inputs)) if i not in set(weights)]
     self._tensors = [(i, inputs[i].dtype, inputs[i].shape) for i in rest
                      if isinstance(inputs[i], torch.Tensor)]
     self._others = [(i, inputs[i]) for i in rest if not isinstance(inputs[i], torch.Tensor)]
-    self._numbers = numbers or {}
+    self.changed = traced.changed if traced is not None else []
+    self._same = traced.same if traced is not None else {}
+    # The others' memory may be another one at each call.
+    self._given = [*self.changed, *(i for i in rest if isinstance(inputs[i], torch.Tensor)
+                                    and i not in self.changed)]
+    self._numbers = traced.numbers if traced is not None else {}
     self._weights = list(weights)
     self._state = _state([inputs[i] for i in weights])
 
@@ -203,16 +226,33 @@ class Made:
         return False
     return self.has_weights(inputs)
 
+  def shares(self, inputs: Sequence[Any]) -> bool:
+    """Whether what it would change is seen in another input, too."""
+    return bool(self.changed) and shared([inputs[i] for i in self._given],
+                                         range(len(self.changed))) is not None
+
   def has_weights(self, inputs: Sequence[Any]) -> bool:
     """Whether weights and numbers are still those that it was made with."""
     if any(inputs[i].item() != number for i, number in self._numbers.items()):
       return False
     return _state([inputs[i] for i in self._weights]) == self._state
 
+  def moved(self, inputs: Sequence[Any]) -> list[int]:
+    """Weights that are other ones now, by input."""
+    now = zip(*_state([inputs[i] for i in self._weights]))
+    return [i for i, a, b in zip(self._weights, now, zip(*self._state)) if a != b]
+
   def __call__(self, inputs: Sequence[Any]) -> Any:
     assert self.function is not None
     with torch.no_grad():
-      return self.function(inputs)
+      results = self.function(inputs)
+    if not self.changed and not self._same:
+      return results
+    write_back([inputs[i] for i in self.changed], results)
+    rest = list(results[len(self.changed):])
+    for k, i in self._same.items():
+      rest[k] = inputs[i]
+    return tuple(rest)
 
 
 # Of the tensors' class itself, so that no Python code runs per weight.
@@ -234,10 +274,10 @@ def _is_weight(x: Any) -> bool:
           or getattr(x, "_dynamo_static_input_type", None) is not None)
 
 
-def _make(traced: Traced, inputs: tuple[Any, ...], options: dict[str, Any], is_open: bool = False,
-          first: Made | None = None) -> Made:
-  """A program for inputs of these shapes. If it is open, others can share the weights of its
-  models; it shares those of `first`."""
+def _make(traced: Traced, inputs: tuple[Any, ...], options: dict[str, Any],
+          state: AbstractSet[int], is_open: bool = False, first: Made | None = None) -> Made:
+  """A program for inputs of these shapes, of which those in `state` are no weights. If it is open,
+  others can share the weights of its models; it shares those of `first`."""
   if not any(isinstance(x, torch.Tensor) for x in inputs):
     raise UnsupportedError("the program has no tensors")
   graph = traced.of(inputs)
@@ -246,13 +286,17 @@ def _make(traced: Traced, inputs: tuple[Any, ...], options: dict[str, Any], is_o
   given = [node for node in places if node.name not in held]
   if len(given) != len(inputs):
     raise UnsupportedError("it takes containers")
-  weights = {i: x for i, x in enumerate(inputs) if _is_weight(x)}
+  weights = {i: x for i, x in enumerate(inputs)
+             if _is_weight(x) and i not in traced.changed and i not in state}
   constant = {**weights, **{i: inputs[i] for i in traced.numbers}}
   known = {given[i].name: (given[i].name, x.detach()) for i, x in constant.items()}
   known |= {name: (name, x) for name, x in held.items()}
   constants = {node.name: x for node, x in zip(given, inputs) if not isinstance(x, torch.Tensor)}
   examples = dict(zip((node.name for node in given), inputs))
-  outputs = graph.graph.output_node().args[0]
+  outputs = list(graph.graph.output_node().args[0])
+  for k in traced.same:
+    outputs[len(traced.changed) + k] = None
+  graph.graph.output_node().args = (tuple(outputs),)
   making = _Making(options, is_open, list(first.parts) if first is not None else [])
   try:
     made = translate(graph.graph, known, constants, "compiled",
@@ -260,14 +304,14 @@ def _make(traced: Traced, inputs: tuple[Any, ...], options: dict[str, Any], is_o
     model = _Part(made, making, examples)
     rest = [i for i, node in enumerate(given) if node.name not in known]
     return Made(lambda xs: tuple(model(*(xs[i] for i in rest))), inputs, list(weights), [model], [],
-                numbers=traced.numbers)
+                traced=traced)
   except UnsupportedError as error:
     LOG.info("torch.compile: %s", error)
   mixed, parts, left = _partitioned(graph, known, making)
   order = [(x, None) if x is not None else (None, given.index(node))
            for node in places for x in (held.get(node.name),)]
   return Made(lambda xs: mixed(*(x if i is None else xs[i] for x, i in order)), inputs,
-              list(weights), parts, left, numbers=traced.numbers)
+              list(weights), parts, left, traced=traced)
 
 
 @dataclass

@@ -159,6 +159,8 @@ def _program(entry: _Recorded, runs: int) -> Program:
   if inputs is None:  # it was traced for other inputs than the last ones
     parts, us = [Part(p.operators, 0, 0, 0, 0.0, 0.0) for p in made.parts] if made else [], 0.0
   else:
+    inputs = tuple(x.clone() if i in (made.changed if made else ()) else x
+                   for i, x in enumerate(inputs))  # each call changes them
     parts = _parts(entry, inputs, runs) if made is not None else []
     us = _median_us(lambda: Compiled.__call__(entry, *inputs), runs)
   left = list(made.left) if made is not None else []

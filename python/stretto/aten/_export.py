@@ -45,7 +45,11 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
   program = copy.copy(program)
   program.example_inputs = None  # without them PyTorch traces no checks of the arguments
   with torch.no_grad(), _quiet():
-    program = program.run_decompositions(table)
+    try:
+      program = program.run_decompositions(table)
+    except Exception as error:
+      raise UnsupportedError("PyTorch cannot take the program apart into core operators: "
+                             f"{error}") from error
     inline_branches(program.graph_module)
     return program
 

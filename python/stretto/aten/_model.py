@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,7 @@ from stretto._errors import InvalidArgumentError
 from stretto._model import Model
 from stretto._paths import path_text
 from stretto.aten._builder import COMPLEX, HALF
+from stretto.aten._state import State, shared, write_back
 from stretto.aten._translate import Input, Output
 from stretto.aten._variants import Variant, Variants
 
@@ -28,17 +30,26 @@ class OptimizedModule(Model):
   the same containers as the module. The other arguments have to be those that the module was
   optimised with. Besides that it is a `stretto.Model`, with its report and `save`; `run` takes and
   returns NumPy arrays by name.
+
+  What the module changes when it runs, a call changes too: buffers of the module and arguments.
+  Threads that call it take turns then. To `run`, to files and to C++ such a buffer is an input
+  `PATH_in` and an output `PATH_out`, which a `Context` carries on from call to call.
   """
 
   def __init__(self, first: Variant, variants: Variants | None, in_spec: pytree.TreeSpec,
-               out_spec: pytree.TreeSpec, forward: Callable[..., Any] | None) -> None:
+               out_spec: pytree.TreeSpec, forward: Callable[..., Any] | None,
+               state: State) -> None:
     super().__init__(first.session)
     self._first = first
     self._variants = variants
-    self._arguments = first.inputs
+    self._state = state
+    self._changed = [o.becomes for o in first.outputs if o.becomes is not None]
+    self._turn = threading.Lock()
+    self._arguments = first.arguments
     if variants is not None:
-      self.inputs = [replace(spec, sizes=sizes)
-                     for spec, sizes in zip(self.inputs, variants.sizes())]
+      rest = len(self.inputs) - len(variants.sizes())  # the module's own, of fixed sizes
+      self.inputs[rest:] = [replace(spec, sizes=sizes)
+                            for spec, sizes in zip(self.inputs[rest:], variants.sizes())]
     self._in_spec = in_spec
     self._out_spec = out_spec
     self._signature = _signature(forward)
@@ -70,8 +81,23 @@ class OptimizedModule(Model):
     else:
       leaves = self._leaves(args, kwargs)
     variant = self._first if self._variants is None else self._variants.of(leaves)
-    flat = run(variant.session, variant.inputs, variant.outputs, leaves)
+    if self._changed:
+      with self._turn:
+        flat = self._changing(variant, [*self._state.tensors(), *leaves])
+    else:
+      flat = run(variant.session, variant.inputs, variant.outputs, leaves)
     return flat[0] if self._single else pytree.tree_unflatten(flat, self._out_spec)
+
+  def _changing(self, variant: Variant, leaves: Sequence[Any]) -> list[Any]:
+    """Runs the model, and changes what the module would change of these."""
+    both = shared(leaves, self._changed)
+    if both is not None:
+      names = [variant.inputs[i].state or variant.inputs[i].name for i in both]
+      raise InvalidArgumentError(f"{self.name}: {names[0]}, which the module changes, and "
+                                 f"{names[1]} share memory; pass a copy of one of them")
+    flat = run(variant.session, variant.inputs, variant.outputs, leaves)
+    write_back([leaves[i] for i in self._changed], flat)
+    return flat[len(self._changed):]
 
   def save(self, path: str | os.PathLike[str]) -> None:
     """Writes the artefact, as `stretto.Model.save` does. With dynamic shapes it holds one graph

@@ -13,6 +13,7 @@ from torch.fx.node import map_arg
 from stretto._errors import UnsupportedError
 from stretto.aten._export import decomposed
 from stretto.aten._sizes import bind, fixed
+from stretto.aten._state import shared
 
 
 def open_sizes(program: GraphModule, examples: Sequence[Any]) -> list[dict[int | None, Any]]:
@@ -35,6 +36,8 @@ class Traced:
     state: the tensors that the program holds, by the names of their placeholders.
     numbers: inputs that hold a number of Python as a tensor, such as the epsilon of a norm, and
       what it was. The program is for these.
+    changed: inputs that the program changes. Its first results are what they become.
+    same: results, counted without those, that are an input itself, and which.
   """
 
   def __init__(self, program: GraphModule, inputs: Sequence[Any],
@@ -63,9 +66,11 @@ class Traced:
       except Exception as error:
         raise UnsupportedError(f"torch.export cannot trace it: {error}") from error
     self.signature = signature = self._exported.graph_signature
-    if signature.buffers_to_mutate or signature.user_inputs_to_mutate:
-      raise UnsupportedError("it changes its inputs")
-    _refuse_aliases(given, inputs)
+    if signature.buffers_to_mutate:
+      raise UnsupportedError("it changes tensors that it holds")
+    places = list(signature.user_inputs)
+    self.changed = [places.index(name) for name in signature.user_inputs_to_mutate.values()]
+    self.same = _same_results(given, inputs, self.changed)
     targets = {**signature.inputs_to_parameters, **signature.inputs_to_buffers,
                **signature.inputs_to_lifted_tensor_constants}
     tensors = {**self._exported.constants, **self._exported.state_dict}
@@ -134,15 +139,26 @@ def _insert(graph: Graph, numbers: Mapping[Node, Any]) -> None:
     graph.erase_node(node)
 
 
-def _refuse_aliases(program: GraphModule, inputs: Sequence[Any]) -> None:
-  """A result that shares memory with an input or another result has to go on sharing it."""
+def _same_results(program: GraphModule, inputs: Sequence[Any],
+                  changed: Sequence[int]) -> dict[int, int]:
+  """Which results are an input itself.
+
+  Raises:
+    UnsupportedError: one shares memory in another way, and has to go on sharing it.
+  """
   with torch.no_grad():
+    if shared(inputs, changed) is not None:
+      raise UnsupportedError("it changes one of its inputs that share memory")
+    inputs = [x.clone() if i in changed else x for i, x in enumerate(inputs)]
     results = program(*inputs)
   results = results if isinstance(results, (list, tuple)) else [results]
+  places = {id(x): i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor)}
+  same = {k: places[id(x)] for k, x in enumerate(results) if id(x) in places}
   memory = {x.untyped_storage().data_ptr() for x in inputs if isinstance(x, torch.Tensor)}
-  for result in results:
-    if isinstance(result, torch.Tensor) and result.numel():
+  for k, result in enumerate(results):
+    if k not in same and isinstance(result, torch.Tensor) and result.numel():
       at = result.untyped_storage().data_ptr()
       if at in memory:
         raise UnsupportedError("its results share memory with its inputs or with each other")
       memory.add(at)
+  return same

@@ -7,12 +7,12 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
+from torch.export.graph_signature import ConstantArgument, InputKind
 from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import is_concrete_int
 
@@ -29,6 +29,7 @@ from stretto.aten._builder import (
   engine_shape,
 )
 from stretto.aten._sizes import fixed
+from stretto.aten._state import changed_state, changes
 from stretto.aten._table import OF_SIZES, TABLE
 
 # A result of so few elements that only depends on constants is computed by PyTorch at once. Larger
@@ -52,21 +53,30 @@ class Input:
     dtype: the element type that the module takes; None for a constant.
     shape: its shape.
     constant: what an argument that is no tensor was when the module was traced.
+    state: the path of the tensor of the module that this is, and no argument: one that the module
+      changes. These come first.
   """
 
   name: str
   dtype: torch.dtype | None
   shape: tuple[int, ...] = ()
   constant: Any = None
+  state: str | None = None
 
 
 @dataclass(frozen=True)
 class Output:
-  """A result of the module, once containers are flat: a tensor, or something that never changes."""
+  """A result of the module, once containers are flat: a tensor, or something that never changes.
+
+  Attributes:
+    becomes: the place among the inputs of the tensor that this is the new content of, where it is
+      no result. These come first.
+  """
 
   dtype: torch.dtype | None
   shape: tuple[int, ...] = ()
   constant: Any = None
+  becomes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -101,30 +111,41 @@ def translate_program(program: ExportedProgram, name: str, output_names: Sequenc
   Args:
     program: its nodes have been through `decomposed`.
     name: of the model.
-    output_names: one per result.
+    output_names: one per result, without what the module changes.
     values: what symbolic sizes stand for (`_sizes.bind`).
     open_sizes: for a graph that may stand for other values, too.
   """
-  _refuse_mutations(program, name)
+  state = set(changed_state(program))
+  inputs: dict[str, str] = {}
   known: dict[str, tuple[str, torch.Tensor]] = {}
   constants: dict[str, Any] = {}
   for spec in program.graph_signature.input_specs:
     if spec.kind == InputKind.USER_INPUT:
       if isinstance(spec.arg, ConstantArgument):
         constants[spec.arg.name] = spec.arg.value
+    elif spec.target in state:
+      inputs[spec.arg.name] = spec.target
     elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
-      state = program.state_dict
-      tensor = state[spec.target] if spec.target in state else program.constants[spec.target]
+      held = program.state_dict
+      tensor = held[spec.target] if spec.target in held else program.constants[spec.target]
       known[spec.arg.name] = (spec.target, tensor)
     else:
       raise UnsupportedError(f"{name}: {spec.target}: objects in a program are not supported")
   graph = fixed(program.graph, values) if values else program.graph
-  return translate(graph, known, constants, name, output_names, open_sizes)
+  targets = changes(program, name)
+  names = [f"{target}_out" for _, target in targets] + list(output_names)
+  made = translate(graph, known, constants, name, names, open_sizes, inputs)
+  places = {(spec.state is not None, spec.state or spec.name): i
+            for i, spec in enumerate(made.inputs)}
+  for i, target in enumerate(targets):
+    made.outputs[i] = replace(made.outputs[i], becomes=places[target])
+  return made
 
 
 def translate(program: torch.fx.Graph, known: Mapping[str, tuple[str, torch.Tensor]],
               constants: Mapping[str, Any], name: str, output_names: Sequence[str],
-              open_sizes: OpenSizes | None = None) -> Translation:
+              open_sizes: OpenSizes | None = None,
+              state: Mapping[str, str] | None = None) -> Translation:
   """The same for a bare program.
 
   Args:
@@ -134,13 +155,14 @@ def translate(program: torch.fx.Graph, known: Mapping[str, tuple[str, torch.Tens
     name: of the model.
     output_names: one per result.
     open_sizes: as for `translate_program`.
+    state: placeholders that are tensors of the module and inputs of the graph: their paths.
   """
   for label, tensor in known.values():
     if tensor.layout != torch.strided or tensor.is_quantized:
       raise UnsupportedError(f"{name}: {label}: only dense tensors are supported, not "
                              f"{tensor.layout} or quantised ones")
   graph = _stretto.GraphBuilder(name, "pytorch", f"pytorch {torch.__version__}")
-  walk = _Walk(graph, known, constants, name, open_sizes)
+  walk = _Walk(graph, known, constants, name, open_sizes, state or {})
   walk.check_operators(program)
   for node in program.nodes:
     walk.visit(node)
@@ -148,22 +170,14 @@ def translate(program: torch.fx.Graph, known: Mapping[str, tuple[str, torch.Tens
   return Translation(graph, walk.inputs, outputs, walk.operators)
 
 
-def _refuse_mutations(program: ExportedProgram, name: str) -> None:
-  kinds = {OutputKind.BUFFER_MUTATION: "buffer", OutputKind.USER_INPUT_MUTATION: "input"}
-  changed = [f"{kinds[spec.kind]} {spec.target}"
-             for spec in program.graph_signature.output_specs if spec.kind in kinds]
-  if changed:
-    raise UnsupportedError(f"{name}: the module changes {', '.join(changed)} when it runs; an "
-                           "optimised model changes nothing but its outputs, so return the new "
-                           "value instead")
-
-
 class _Walk:
   """What the nodes so far have become."""
 
   def __init__(self, graph: _stretto.GraphBuilder, known: Mapping[str, tuple[str, torch.Tensor]],
-               constants: Mapping[str, Any], name: str, open_sizes: OpenSizes | None) -> None:
+               constants: Mapping[str, Any], name: str, open_sizes: OpenSizes | None,
+               state: Mapping[str, str]) -> None:
     self.name = name
+    self._state = state
     self._open: AbstractSet[str] = open_sizes.nodes if open_sizes else frozenset()
     self.inputs: list[Input] = []
     self.operators: list[str] = []
@@ -268,8 +282,11 @@ class _Walk:
     if shape is None:
       raise UnsupportedError(f"{self.name}: input {node.name}: its shape {tuple(fake.shape)} is "
                              "not fixed; export the module without dynamic shapes")
-    self.inputs.append(Input(node.name, fake.dtype, shape))
-    self._results[node] = self._builder.input(node.name, fake.dtype, shape)
+    path = self._state.get(node.name)
+    # With the name of what it becomes a pair that a context knows (runtime/state_pairs.h).
+    name = node.name if path is None else f"{path}_in"
+    self.inputs.append(Input(name, fake.dtype, shape, state=path))
+    self._results[node] = self._builder.input(name, fake.dtype, shape)
 
   def _value(self, node: Node) -> Any:
     """The node's result as a value of the graph."""

@@ -33,6 +33,11 @@ class Variant:
   inputs: list[Input]
   outputs: list[Output]
 
+  @property
+  def arguments(self) -> list[Input]:
+    """The inputs but for tensors of the module."""
+    return [spec for spec in self.inputs if spec.state is None]
+
 
 class Variants:
   """Those of a program with symbolic sizes. The first is optimised, and the others share its
@@ -49,7 +54,7 @@ class Variants:
 
   def begin(self, first: Variant) -> None:
     self._first = first
-    shapes = tuple(tuple(spec.shape) for spec in first.inputs if spec.dtype is not None)
+    shapes = tuple(tuple(spec.shape) for spec in first.arguments if spec.dtype is not None)
     self._known[shapes] = first
 
   def sizes(self) -> list[str | None]:
@@ -65,6 +70,9 @@ class Variants:
     """
     assert self._first is not None
     _stretto.check_writable(path)
+    if any(o.becomes is not None for o in self._first.outputs):
+      raise UnsupportedError(f"save: {self._name} changes its buffers or arguments when it runs, "
+                             "and has dynamic shapes; optimise it with fixed shapes to save it")
     shapes = [spec.shape for spec in self._first.inputs if spec.dtype is not None]
     with self._lock:
       if self._weights != _versions(self._program):
@@ -127,14 +135,15 @@ class Variants:
       InvalidArgumentError: the program does not allow these shapes; the text names the input.
     """
     assert self._first is not None
-    shapes = tuple(tuple(leaf.shape) for spec, leaf in zip(self._first.inputs, leaves)
+    arguments = self._first.arguments
+    shapes = tuple(tuple(leaf.shape) for spec, leaf in zip(arguments, leaves)
                    if spec.dtype is not None and isinstance(leaf, (torch.Tensor, np.ndarray)))
     with self._lock:
       found = self._known.get(shapes)
       if found is not None:
         self._known.move_to_end(shapes)
         return found
-      if len(shapes) < sum(spec.dtype is not None for spec in self._first.inputs):
+      if len(shapes) < sum(spec.dtype is not None for spec in arguments):
         return self._first  # which names the argument that is no tensor
       made = translate_program(self._program, self._name, self._output_names,
                                bind(self._program, shapes))
