@@ -182,7 +182,7 @@ def test_onnx_has_the_state_as_inputs_and_outputs(tmp_path):
   model = stretto.optimize(tmp_path / "m.onnx", **OPTIONS)
   results = model.run({"calls_in": np.float32(4), "x": np.ones(3, np.float32)})
   assert {name: array.tolist() for name, array in results.items()} == {
-    "calls_out": 5, "x_out": [2, 2, 2], "output": [7, 7, 7]}
+    "calls_out": 5, "x_changed": [2, 2, 2], "output": [7, 7, 7]}
 
 
 class Adding(nn.Module):
@@ -201,10 +201,11 @@ def test_arguments_that_share_memory_are_refused_where_one_is_changed():
 
 
 def test_threads_take_turns():
+  """Those of two models of one module, too."""
   module = Counting().eval()
-  fast = optimized(module, torch.zeros(3))
-  threads = [threading.Thread(target=lambda: [fast(torch.zeros(3)) for _ in range(100)])
-             for _ in range(4)]
+  models = [optimized(module, torch.zeros(3)) for _ in range(2)]
+  threads = [threading.Thread(target=lambda f=f: [f(torch.zeros(3)) for _ in range(100)])
+             for f in models * 2]
   for thread in threads:
     thread.start()
   for thread in threads:
@@ -212,19 +213,182 @@ def test_threads_take_turns():
   assert module.calls == 400
 
 
-class Scratch(nn.Module):
+# Buffers that get another tensor.
+
+
+class Delay(nn.Module):
+  """Each buffer becomes what was in the one before it."""
+
   def __init__(self):
     super().__init__()
-    self.scratch = torch.zeros(3)
+    self.register_buffer("a", torch.zeros(3))
+    self.register_buffer("b", torch.ones(3))
 
   def forward(self, x):
-    self.scratch.add_(x)
-    return self.scratch * 2
+    self.b = self.a
+    self.a = x
+    return self.b * 2
 
 
-def test_a_tensor_that_is_no_buffer_is_named():
-  with pytest.raises(stretto.UnsupportedError, match="scratch"):
-    optimized(Scratch().eval(), torch.zeros(3))
+class Swap(Delay):
+  def forward(self, x):
+    self.a, self.b = self.b, self.a
+    return self.a + x
+
+
+class Parts(nn.Module):
+  """They belong to parts of it, one of which is used twice."""
+
+  def __init__(self):
+    super().__init__()
+    self.conv_in, self.swap = Delay(), Swap()
+
+  def forward(self, x):
+    return self.conv_in(x) + self.conv_in(2 * x) + self.swap(x)
+
+
+@pytest.mark.parametrize("kind", [Delay, Swap, Parts])
+def test_buffers_get_other_tensors(kind, tmp_path):
+  module = kind().eval()
+  other = copy.deepcopy(module)
+  fast = optimized(other, torch.zeros(3))
+  assert type(other) is kind
+  assert_same_calls(fast, module, lambda: list(other.buffers()), lambda i: (torch.randn(3),))
+
+
+def test_contexts_find_the_state_of_parts(tmp_path):
+  module = Parts().eval()
+  model = optimized(module, torch.zeros(3))
+  assert any("conv_in.b is not all zeros" in note for note in model.notes)
+  model.save(tmp_path / "m.stretto")
+  context = stretto.load(tmp_path / "m.stretto").context()
+  assert context.inputs == ["x"] and context.outputs == ["output"]
+
+
+class Typed(nn.Module):
+  def __init__(self, buffer, new):
+    super().__init__()
+    self.register_buffer("kept", buffer)
+    self.new = new
+
+  def forward(self, x):
+    self.kept = self.new(self.kept, x)
+    return self.kept * 2
+
+
+@pytest.mark.parametrize("buffer, new, text", [
+  (torch.zeros(3, dtype=torch.int64), lambda kept, x: kept + 0.5, r"torch.float32\[3\]"),
+  (torch.zeros(3), lambda kept, x: kept.sum(0, keepdim=True), r"torch.float32\[1\]"),
+  (torch.zeros(3), lambda kept, x: torch.cat([kept, x]), r"torch.float32\[6\]")])
+def test_shapes_and_types_of_buffers_stay(buffer, new, text):
+  for module, path in ((Typed(buffer, new), "kept"),
+                       (nn.Sequential(Typed(buffer, new)), "0.kept")):
+    with pytest.raises(stretto.UnsupportedError, match=f"puts {text} .* its buffer {path}, which"):
+      optimized(module.eval(), torch.zeros(3))
+
+
+class Plain(nn.Module):
+  """Has a tensor that is no buffer."""
+
+  def __init__(self, forward):
+    super().__init__()
+    self.plain = torch.zeros(3)
+    self.rule = forward
+
+  def forward(self, x):
+    return self.rule(self, x)
+
+
+def written_in_place(module, x):
+  module.plain.add_(x)
+  return module.plain * 2
+
+
+def replaced(module, x):
+  module.plain = module.plain + x
+  return module.plain * 2
+
+
+def noted(module, x):
+  module.plain = x * 2  # for whoever wants to look at it
+  return module.plain + 1
+
+
+@pytest.mark.parametrize("rule", [written_in_place, replaced])
+def test_plain_tensors_that_are_state_are_named(rule):
+  with pytest.raises(stretto.UnsupportedError, match="plain.*buffer"):
+    optimized(Plain(rule).eval(), torch.zeros(3))
+
+
+def test_plain_tensors_may_be_noted():
+  assert optimized(Plain(noted).eval(), torch.zeros(3))(torch.ones(3)).tolist() == [3, 3, 3]
+
+
+class Twice(nn.Module):
+  """A buffer that lies in a weight."""
+
+  def __init__(self):
+    super().__init__()
+    self.linear = nn.Linear(3, 3)
+    self.register_buffer("row", self.linear.weight.detach()[0])
+
+  def forward(self, x):
+    self.row.add_(1)
+    return self.linear(x)
+
+
+def test_state_that_lies_in_a_weight_is_refused():
+  with pytest.raises(stretto.UnsupportedError, match="row.*linear.weight"):
+    optimized(Twice().eval(), torch.zeros(3))
+
+
+# What cannot be written to.
+
+
+@pytest.mark.parametrize("make, text", [
+  (lambda: np.broadcast_to(np.float32(0), 3).copy()[:], None),
+  (lambda: np.frombuffer(bytes(12), np.float32), "x, which the module changes, is read-only"),
+  (lambda: torch.zeros(1).expand(3), "x, which the module changes, is expanded"),
+  (lambda: np.zeros(3, object), "input x"), (lambda: 3.0, "input x: expected a tensor"),
+  (lambda: torch.zeros(3).to_sparse(), "input x: expected a dense tensor")])
+def test_nothing_is_changed_where_something_cannot_be(make, text):
+  module = Counting().eval()
+  fast = optimized(module, torch.zeros(3))
+  if text is None:
+    fast(make())
+  else:
+    with pytest.raises(stretto.InvalidArgumentError, match=text):
+      fast(make())
+  assert module.calls == (text is None)
+
+
+def test_tensors_of_inference_mode():
+  module = Counting().eval()
+  fast = optimized(module, torch.zeros(3))
+  with torch.inference_mode():
+    x = torch.zeros(3)
+    fast(x)
+  with pytest.raises(stretto.InvalidArgumentError, match="inference_mode"):
+    fast(x)
+  assert module.calls == 1
+
+
+def test_a_buffer_that_is_gone_is_named():
+  module = Counting().eval()
+  fast = optimized(module, torch.zeros(3))
+  module.calls = None
+  with pytest.raises(stretto.InvalidArgumentError, match="Counting: its buffer calls is None"):
+    fast(torch.zeros(3))
+
+
+def test_parts_of_one_array():
+  fast = optimized(Adding().eval(), (torch.zeros(3), torch.zeros(3)))
+  array = np.arange(6, dtype=np.float32)
+  with pytest.raises(stretto.InvalidArgumentError, match="share memory"):
+    fast(array[:3], array[1:4])
+  fast(array[:3], array[3:])
+  fast(array[2::-1], array[3:])
+  assert array.tolist() == [8, 9, 10, 3, 4, 5]
 
 
 # torch.compile
@@ -296,3 +460,21 @@ def test_compiled_arguments_that_share_memory(programs):
     assert fast(torch.zeros(3), torch.ones(3)).tolist() == [2, 2, 2]
     x = torch.arange(3.0)
     assert fast(x, x.view(3)).tolist() == [0, 4, 8] and x.tolist() == [0, 2, 4]
+
+
+class Weighted(nn.Module):
+  def __init__(self):
+    super().__init__()
+    self.register_buffer("weight", torch.ones(3))
+
+  def forward(self, x):
+    x.add_(1)
+    return x * self.weight
+
+
+def test_compiled_arguments_that_lie_in_a_weight(programs):
+  module = Weighted()
+  fast = compiled(module)
+  with torch.no_grad():
+    assert fast(torch.zeros(3)).tolist() == [1, 1, 1]
+    assert fast(module.weight.view(3)).tolist() == [4, 4, 4]

@@ -46,6 +46,9 @@ def optimize_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
     values = bind(program, [leaf.shape for leaf in leaves if isinstance(leaf, torch.Tensor)])
   made = translate_program(program, name, output_names, values)
   state = State(source, changed_state(program), name)
+  for spec, tensor in zip(made.inputs, state.tensors()):
+    if tensor.count_nonzero():
+      made.graph.note(f"{spec.state} is not all zeros: a context of a saved file begins with zeros")
   arrays = {}
   for spec, leaf in zip(made.inputs, [*state.tensors(), *leaves]):
     if spec.dtype is None:

@@ -108,6 +108,7 @@ class Compiled:
     self._anew = 0  # how often it was made with weights and measurements of its own
     self._calls, self._misses = 0, deque[int](maxlen=2 * _KEPT)
     self._lock = threading.Lock()
+    self._turn = threading.Lock()  # held by a call that changes its inputs
 
   def __call__(self, *inputs: Any) -> Any:
     if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad
@@ -118,7 +119,12 @@ class Compiled:
     made = self.current
     if made is None or not made.takes(inputs):
       made = self.current = self._find(inputs)
-    return self.program(*inputs) if made.function is None or made.shares(inputs) else made(inputs)
+    if made.function is None or made.shares(inputs):
+      return self.program(*inputs)
+    if not made.changed:
+      return made(inputs)
+    with self._turn:
+      return made(inputs)
 
   def _find(self, inputs: tuple[Any, ...]) -> Made:
     key = tuple((x.dtype, x.shape) if isinstance(x, torch.Tensor) else x for x in inputs)
@@ -207,9 +213,10 @@ class Made:
     self._others = [(i, inputs[i]) for i in rest if not isinstance(inputs[i], torch.Tensor)]
     self.changed = traced.changed if traced is not None else []
     self._same = traced.same if traced is not None else {}
-    # The others' memory may be another one at each call.
+    # What it changes first, and whose memory may be another one at each call.
     self._given = [*self.changed, *(i for i in rest if isinstance(inputs[i], torch.Tensor)
                                     and i not in self.changed)]
+    self._memory = {inputs[i].untyped_storage().data_ptr() for i in weights if self.changed}
     self._numbers = traced.numbers if traced is not None else {}
     self._weights = list(weights)
     self._state = _state([inputs[i] for i in weights])
@@ -228,8 +235,11 @@ class Made:
 
   def shares(self, inputs: Sequence[Any]) -> bool:
     """Whether what it would change is seen in another input, too."""
-    return bool(self.changed) and shared([inputs[i] for i in self._given],
-                                         range(len(self.changed))) is not None
+    if not self.changed:
+      return False
+    if any(inputs[i].untyped_storage().data_ptr() in self._memory for i in self.changed):
+      return True
+    return shared([inputs[i] for i in self._given], range(len(self.changed))) is not None
 
   def has_weights(self, inputs: Sequence[Any]) -> bool:
     """Whether weights and numbers are still those that it was made with."""

@@ -12,8 +12,10 @@ import torch
 from torch.export import ExportedProgram
 
 from stretto._errors import InvalidArgumentError, UnsupportedError
+from stretto.aten._assigned import copied_assignments, refuse_state_in_constants
 from stretto.aten._branches import inline_branches
 from stretto.aten._causal import unasked
+from stretto.aten._state import shared, tensors_of
 from stretto.aten._table import KEPT
 
 
@@ -21,14 +23,27 @@ def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, 
            name: str, dynamic_shapes: Any = None) -> ExportedProgram:
   """Traces the module with these arguments, whose shapes the result keeps but for dynamic ones."""
   _check_module(module, name)
-  with torch.no_grad(), _quiet(), unasked():
+  with (torch.no_grad(), _quiet(), unasked(),
+        copied_assignments(module, name) as assigned):
     try:
       program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=dynamic_shapes,
                                     strict=False)
+    except UnsupportedError:
+      raise
     except Exception as error:
       raise UnsupportedError(f"{name}: torch.export cannot trace the module with these inputs: "
                              f"{error}") from error
-  return decomposed(program)
+  refuse_state_in_constants(program, assigned, name)
+  try:
+    return decomposed(program)
+  except UnsupportedError as error:
+    tensors = tensors_of(module)
+    both = shared(list(tensors.values()))
+    if both is None:
+      raise
+    first, second = (list(tensors)[i] for i in both)
+    raise UnsupportedError(f"{name}: its tensors {first} and {second} share memory, which PyTorch "
+                           f"may not take where the module changes one: {error}") from None
 
 
 def decomposed(program: ExportedProgram) -> ExportedProgram:

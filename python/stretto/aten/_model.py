@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,7 +17,7 @@ from stretto._errors import InvalidArgumentError
 from stretto._model import Model
 from stretto._paths import path_text
 from stretto.aten._builder import COMPLEX, HALF
-from stretto.aten._state import State, shared, write_back
+from stretto.aten._state import State, check_writable, shared, write_back
 from stretto.aten._translate import Input, Output
 from stretto.aten._variants import Variant, Variants
 
@@ -44,7 +43,6 @@ class OptimizedModule(Model):
     self._variants = variants
     self._state = state
     self._changed = [o.becomes for o in first.outputs if o.becomes is not None]
-    self._turn = threading.Lock()
     self._arguments = first.arguments
     if variants is not None:
       rest = len(self.inputs) - len(variants.sizes())  # the module's own, of fixed sizes
@@ -82,7 +80,7 @@ class OptimizedModule(Model):
       leaves = self._leaves(args, kwargs)
     variant = self._first if self._variants is None else self._variants.of(leaves)
     if self._changed:
-      with self._turn:
+      with self._state.turn:
         flat = self._changing(variant, [*self._state.tensors(), *leaves])
     else:
       flat = run(variant.session, variant.inputs, variant.outputs, leaves)
@@ -90,12 +88,15 @@ class OptimizedModule(Model):
 
   def _changing(self, variant: Variant, leaves: Sequence[Any]) -> list[Any]:
     """Runs the model, and changes what the module would change of these."""
+    names = [spec.state or spec.name for spec in variant.inputs]
+    tensors = dense_tensors(variant.inputs, leaves)
+    for i in self._changed:
+      check_writable(f"{self.name}: {names[i]}", leaves[i])
     both = shared(leaves, self._changed)
     if both is not None:
-      names = [variant.inputs[i].state or variant.inputs[i].name for i in both]
-      raise InvalidArgumentError(f"{self.name}: {names[0]}, which the module changes, and "
-                                 f"{names[1]} share memory; pass a copy of one of them")
-    flat = run(variant.session, variant.inputs, variant.outputs, leaves)
+      raise InvalidArgumentError(f"{self.name}: {names[both[0]]}, which the module changes, "
+                                 f"and {names[both[1]]} share memory; pass a copy of one of them")
+    flat = run_dense(variant.session, tensors, variant.outputs)
     write_back([leaves[i] for i in self._changed], flat)
     return flat[len(self._changed):]
 
@@ -148,8 +149,18 @@ class OptimizedModule(Model):
 def run(session: _stretto.Session, inputs: Sequence[Input], outputs: Sequence[Output],
         leaves: Sequence[Any]) -> list[Any]:
   """Results without their containers, from arguments without theirs."""
-  tensors = [dense(spec, leaf) for spec, leaf in zip(inputs, leaves)
-             if spec.dtype is not None or _same(spec, leaf)]
+  return run_dense(session, dense_tensors(inputs, leaves), outputs)
+
+
+def dense_tensors(inputs: Sequence[Input], leaves: Sequence[Any]) -> list[torch.Tensor]:
+  """What the engine reads of arguments without their containers."""
+  return [dense(spec, leaf) for spec, leaf in zip(inputs, leaves)
+          if spec.dtype is not None or _same(spec, leaf)]
+
+
+def run_dense(session: _stretto.Session, tensors: Sequence[torch.Tensor],
+              outputs: Sequence[Output]) -> list[Any]:
+  """Results without their containers, from tensors of `dense`."""
   results = [torch.empty(o.shape, dtype=torch.float32 if o.dtype in HALF else o.dtype)
              for o in outputs if o.dtype is not None]
   session.run_at([t.data_ptr() for t in tensors], [r.data_ptr() for r in results])
@@ -169,7 +180,11 @@ def _same(spec: Input, leaf: Any) -> bool:
 def dense(spec: Input, x: Any) -> torch.Tensor:
   """A dense tensor in main memory that the engine can read, of the input's type and shape."""
   if isinstance(x, np.ndarray):
-    x = torch.from_numpy(np.ascontiguousarray(x).reshape(x.shape))
+    array = x if x.flags.c_contiguous and x.flags.writeable else np.array(x, order="C")
+    try:
+      x = torch.from_numpy(array)
+    except (TypeError, ValueError) as error:  # PyTorch has no such element type
+      raise InvalidArgumentError(f"input {spec.name}: {error}") from None
   if not isinstance(x, torch.Tensor):
     raise InvalidArgumentError(f"input {spec.name}: expected a tensor, got {type(x).__name__}")
   if x.dtype != spec.dtype:

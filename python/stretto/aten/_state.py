@@ -6,14 +6,16 @@ what it becomes is an output, and whoever calls the model writes it back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import threading
+import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch.export import ExportedProgram
 
-from stretto._errors import UnsupportedError
+from stretto._errors import InvalidArgumentError, UnsupportedError
 
 # Names of kinds of results; PyTorch 2.6 lacks the second.
 _OF_STATE = ("BUFFER_MUTATION", "PARAMETER_MUTATION")
@@ -42,18 +44,52 @@ def changes(program: ExportedProgram, name: str) -> list[tuple[bool, str]]:
   return found
 
 
+# Held by calls of the models of one module, which change the same tensors.
+_turns: weakref.WeakKeyDictionary[Any, threading.Lock] = weakref.WeakKeyDictionary()
+
+
 class State:
   """Where the tensors lie that a model changes.
 
   They are looked up for each call: a module may have put another tensor in the place of one.
+
+  Attributes:
+    turn: held by a call that changes them.
   """
 
-  def __init__(self, source: torch.nn.Module | ExportedProgram, paths: Iterable[str],
+  def __init__(self, source: torch.nn.Module | ExportedProgram, paths: Sequence[str],
                name: str) -> None:
-    self._places = [_holder(source, path, name) for path in paths]
+    self.turn = _turns.setdefault(source, threading.Lock())
+    self._name = name
+    self._places = [(path, *_holder(source, path, name)) for path in paths]
+    if paths:
+      tensors = tensors_of(source)
+      order = [*paths, *(path for path in tensors if path not in paths)]
+      both = shared([tensors[path] for path in order], range(len(paths)))
+      if both is not None:
+        raise UnsupportedError(f"{name}: {order[both[0]]}, which the module changes when it runs, "
+                               f"shares memory with {order[both[1]]}; give it memory of its own")
 
   def tensors(self) -> list[torch.Tensor]:
-    return [holder[key] for holder, key in self._places]
+    found = []
+    for path, holder, key in self._places:
+      tensor = holder.get(key)
+      if not isinstance(tensor, torch.Tensor):
+        raise InvalidArgumentError(f"{self._name}: its buffer {path} is {tensor!r} now; it was a "
+                                   "tensor when the module was optimised")
+      found.append(tensor.detach())
+    return found
+
+
+def tensors_of(source: torch.nn.Module | ExportedProgram) -> dict[str, torch.Tensor]:
+  """By path: parameters, buffers and plain tensors."""
+  if isinstance(source, ExportedProgram):
+    held = {**source.state_dict, **source.constants}
+    return {path: x for path, x in held.items() if isinstance(x, torch.Tensor)}
+  plain = {f"{path}.{key}".removeprefix("."): x for path, part in source.named_modules()
+           for key, x in part.__dict__.items() if isinstance(x, torch.Tensor)}
+  return {**dict(source.named_parameters(remove_duplicate=False)),
+          **dict(source.named_buffers(remove_duplicate=False)), **plain}
 
 
 def _holder(source: torch.nn.Module | ExportedProgram, path: str,
@@ -71,21 +107,50 @@ def _holder(source: torch.nn.Module | ExportedProgram, path: str,
                          "buffer; make it one with register_buffer")
 
 
-def shared(tensors: Sequence[Any], changed: Sequence[int]) -> tuple[int, int] | None:
-  """One of those that are changed, and another that lies in the same memory, if there are such.
-  What is written to the first would be seen in the second while the module runs."""
-  memory = {_memory(tensors[i]): i for i in changed}
-  for k, x in enumerate(tensors):
-    i = memory.get(_memory(x)) if isinstance(x, (torch.Tensor, np.ndarray)) else None
-    if i is not None and i != k:
-      return i, k
+def shared(tensors: Sequence[Any], changed: Sequence[int] | None = None
+           ) -> tuple[int, int] | None:
+  """One of those that are changed, by default any, and another that lies in the same memory, if
+  there are such: what is written to the first may be seen in the second."""
+  places = [_place(x) for x in tensors]
+  for i in range(len(tensors)) if changed is None else changed:
+    low, high = places[i]
+    for k, (other_low, other_high) in enumerate(places):
+      if k != i and low < other_high and other_low < high:
+        return i, k
   return None
 
 
-def _memory(x: Any) -> int:
+def _place(x: Any) -> tuple[int, int]:
+  """The first byte that belongs to it, and the one behind the last."""
   if isinstance(x, np.ndarray):
-    x = torch.from_numpy(x)
-  return x.untyped_storage().data_ptr() if x.numel() else id(x)
+    at, strides, bytes_each = x.__array_interface__["data"][0], x.strides, x.itemsize
+  elif isinstance(x, torch.Tensor) and x.layout == torch.strided:
+    bytes_each = x.itemsize
+    at, strides = x.data_ptr(), tuple(bytes_each * step for step in x.stride())
+  else:
+    return 0, 0
+  if not all(x.shape):
+    return 0, 0
+  steps = [(size - 1) * stride for size, stride in zip(x.shape, strides)]
+  return at + sum(min(step, 0) for step in steps), at + sum(
+    max(step, 0) for step in steps) + bytes_each
+
+
+def check_writable(name: str, target: Any) -> None:
+  """
+  Raises:
+    InvalidArgumentError: `write_back` could not write to it.
+  """
+  if isinstance(target, np.ndarray):
+    why = None if target.flags.writeable else "is read-only"
+  elif any(size > 1 and step == 0 for size, step in zip(target.shape, target.stride())):
+    why = "is expanded: several of its elements are one place in memory"
+  elif target.is_inference() and not torch.is_inference_mode_enabled():
+    why = "was made under torch.inference_mode()"
+  else:
+    why = None
+  if why is not None:
+    raise InvalidArgumentError(f"{name}, which the module changes, {why}; pass a copy")
 
 
 def write_back(targets: Sequence[Any], results: Sequence[torch.Tensor]) -> None:

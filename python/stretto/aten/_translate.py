@@ -133,7 +133,10 @@ def translate_program(program: ExportedProgram, name: str, output_names: Sequenc
       raise UnsupportedError(f"{name}: {spec.target}: objects in a program are not supported")
   graph = fixed(program.graph, values) if values else program.graph
   targets = changes(program, name)
-  names = [f"{target}_out" for _, target in targets] + list(output_names)
+  # Of the state it becomes a pair that a context knows (runtime/state_pairs.h), but of no argument,
+  # which the caller has.
+  names = [f"{target}_out" if of_state else f"{target}_changed" for of_state, target in targets]
+  names += output_names
   made = translate(graph, known, constants, name, names, open_sizes, inputs)
   places = {(spec.state is not None, spec.state or spec.name): i
             for i, spec in enumerate(made.inputs)}
@@ -283,7 +286,6 @@ class _Walk:
       raise UnsupportedError(f"{self.name}: input {node.name}: its shape {tuple(fake.shape)} is "
                              "not fixed; export the module without dynamic shapes")
     path = self._state.get(node.name)
-    # With the name of what it becomes a pair that a context knows (runtime/state_pairs.h).
     name = node.name if path is None else f"{path}_in"
     self.inputs.append(Input(name, fake.dtype, shape, state=path))
     self._results[node] = self._builder.input(name, fake.dtype, shape)

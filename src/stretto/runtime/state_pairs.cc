@@ -70,13 +70,15 @@ std::map<std::string, std::string> find_pairs(const std::vector<std::string>& in
   std::map<std::string, std::string> pairs;
   for (const std::string& input : inputs) {
     for (const auto& [from, to] : kNames) {
-      const size_t at = input.find(from);
-      if (at == std::string::npos) continue;
-      std::string output = input;
-      output.replace(at, from.size(), to);
-      if (std::find(outputs.begin(), outputs.end(), output) == outputs.end()) continue;
-      pairs.emplace(input, output);
-      break;
+      // In "conv_in.past_in" it is the last of two.
+      for (size_t at = input.rfind(from); at != std::string::npos;
+           at = at == 0 ? std::string::npos : input.rfind(from, at - 1)) {
+        std::string output = input;
+        output.replace(at, from.size(), to);
+        if (std::find(outputs.begin(), outputs.end(), output) == outputs.end()) continue;
+        pairs.emplace(input, output);
+        break;
+      }
     }
   }
   return pairs;

@@ -1,0 +1,98 @@
+"""Tensors that a module puts in the place of others of its own while it is traced.
+
+torch.export sees that where the module itself does so, but not if it puts an argument or another
+buffer there; where a part of it does so, the change is lost without a word. So after the module has
+run, what is new is copied into the old buffer, which torch.export does see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+
+from stretto._errors import UnsupportedError
+
+
+@contextmanager
+def copied_assignments(module: torch.nn.Module, name: str) -> Iterator[list[str]]:
+  """While this lasts, a run of the module copies new buffers into the old ones.
+
+  Yields:
+    Paths of plain tensors, which are no buffers, that it has put others in the place of.
+
+  Raises:
+    UnsupportedError: in a run: the new one has another shape or element type.
+  """
+  plain: list[str] = []
+  before: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
+
+  kind = type(module)
+  unseen = type(kind.__name__, (kind,), {"__setattr__": _set_buffer, "__module__": kind.__module__,
+                                         "__qualname__": kind.__qualname__})
+
+  def begin(*_: Any) -> None:
+    if module._buffers:
+      module.__class__ = unseen
+    before.clear()
+    for path, part in module.named_modules():
+      for tensors in (part._buffers, part.__dict__):
+        kept = {k: x for k, x in tensors.items() if isinstance(x, torch.Tensor)}
+        if kept:
+          before.append((f"{path}." if path else "", tensors, kept))
+
+  def end(*_: Any) -> None:
+    module.__class__ = kind
+    changed = [(path + key, tensors, key, old) for path, tensors, kept in before
+               for key, old in kept.items() if tensors.get(key) is not old]
+    plain[:] = [path for path, tensors, key, _ in changed if _is_attribute(tensors)]
+    buffers = [row for row in changed if not _is_attribute(row[1])]
+    news = []
+    for path, tensors, key, old in buffers:
+      new = tensors.get(key)
+      if not isinstance(new, torch.Tensor) or (new.dtype, new.shape) != (old.dtype, old.shape):
+        got = (f"{new.dtype}{list(new.shape)}" if isinstance(new, torch.Tensor)
+               else type(new).__name__)
+        raise UnsupportedError(f"{name}: the module puts {got} in the place of its buffer {path}, "
+                               f"which is {old.dtype}{list(old.shape)}; an optimised model keeps "
+                               "types and shapes")
+      news.append(new.clone())  # which may be the old content of another buffer
+    for new, (_path, tensors, key, old) in zip(news, buffers):
+      old.copy_(new)
+      tensors[key] = old
+
+  handles = [module.register_forward_pre_hook(begin), module.register_forward_hook(end)]
+  try:
+    yield plain
+  finally:
+    module.__class__ = kind
+    for handle in handles:
+      handle.remove()
+
+
+def _set_buffer(module: torch.nn.Module, key: str, value: Any) -> None:
+  """Sets an attribute; without PyTorch's hook, by which torch.export sees it, where it is a buffer
+  of the module."""
+  if isinstance(value, torch.Tensor) and key in module._buffers:
+    module._buffers[key] = value
+  else:
+    super(type(module), module).__setattr__(key, value)
+
+
+def _is_attribute(tensors: dict[str, Any]) -> bool:
+  return "_buffers" in tensors
+
+
+def refuse_state_in_constants(program: ExportedProgram, assigned: list[str], name: str) -> None:
+  """Refuses a module that reads a plain tensor and then puts another in its place."""
+  nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+  for spec in program.graph_signature.input_specs:
+    if (spec.kind == InputKind.CONSTANT_TENSOR and spec.target in assigned
+        and nodes[spec.arg.name].users):
+      raise UnsupportedError(f"{name}: the module puts another tensor in the place of "
+                             f"{spec.target}, which is no buffer, when it runs; make it one with "
+                             "register_buffer")
