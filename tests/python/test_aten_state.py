@@ -320,8 +320,25 @@ def test_plain_tensors_that_are_state_are_named(rule):
     optimized(Plain(rule).eval(), torch.zeros(3))
 
 
-def test_plain_tensors_may_be_noted():
-  assert optimized(Plain(noted).eval(), torch.zeros(3))(torch.ones(3)).tolist() == [3, 3, 3]
+def cast(module, x):
+  module.plain = module.plain.detach().type_as(x)  # which is of this type
+  return module.plain + x + 2
+
+
+@pytest.mark.parametrize("rule", [noted, cast])
+def test_plain_tensors_may_be_set(rule):
+  assert optimized(Plain(rule).eval(), torch.zeros(3))(torch.ones(3)).tolist() == [3, 3, 3]
+
+
+class Cast(Counting):
+  def forward(self, x):
+    self.calls = self.calls.detach().type_as(x)
+    return x + self.calls
+
+
+def test_buffers_that_stay_what_they_are_stay_constants():
+  for module in (Cast(), nn.Sequential(Cast())):
+    assert len(optimized(module.eval(), torch.zeros(3)).inputs) == 1
 
 
 class Twice(nn.Module):

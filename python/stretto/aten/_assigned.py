@@ -7,7 +7,8 @@ run, what is new is copied into the old buffer, which torch.export does see.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,14 +31,11 @@ def copied_assignments(module: torch.nn.Module, name: str) -> Iterator[list[str]
   """
   plain: list[str] = []
   before: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
-
   kind = type(module)
-  unseen = type(kind.__name__, (kind,), {"__setattr__": _set_buffer, "__module__": kind.__module__,
-                                         "__qualname__": kind.__qualname__})
+  setting = _setting_buffers(kind) if module._buffers else kind
 
   def begin(*_: Any) -> None:
-    if module._buffers:
-      module.__class__ = unseen
+    module.__class__ = setting
     before.clear()
     for path, part in module.named_modules():
       for tensors in (part._buffers, part.__dict__):
@@ -47,6 +45,8 @@ def copied_assignments(module: torch.nn.Module, name: str) -> Iterator[list[str]
 
   def end(*_: Any) -> None:
     module.__class__ = kind
+    for _path, tensors, kept in before:
+      tensors.update((key, old) for key, old in kept.items() if _is_same(tensors.get(key), old))
     changed = [(path + key, tensors, key, old) for path, tensors, kept in before
                for key, old in kept.items() if tensors.get(key) is not old]
     plain[:] = [path for path, tensors, key, _ in changed if _is_attribute(tensors)]
@@ -74,25 +74,52 @@ def copied_assignments(module: torch.nn.Module, name: str) -> Iterator[list[str]
       handle.remove()
 
 
-def _set_buffer(module: torch.nn.Module, key: str, value: Any) -> None:
-  """Sets an attribute; without PyTorch's hook, by which torch.export sees it, where it is a buffer
-  of the module."""
-  if isinstance(value, torch.Tensor) and key in module._buffers:
-    module._buffers[key] = value
-  else:
-    super(type(module), module).__setattr__(key, value)
+def _setting_buffers(kind: type[torch.nn.Module]) -> type[torch.nn.Module]:
+  """The same class, but that it sets buffers without PyTorch's hook, by which torch.export sees
+  them."""
+  def set_attribute(module: torch.nn.Module, key: str, value: Any) -> None:
+    if isinstance(value, torch.Tensor) and key in module._buffers:
+      module._buffers[key] = value
+    else:
+      kind.__setattr__(module, key, value)
+
+  names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+  try:
+    return type(kind.__name__, (kind,), {**names, "__setattr__": set_attribute})
+  except TypeError:  # one that nothing can be derived from; torch.export sees most of what it sets
+    return kind
+
+
+def _stays(path: str, module: torch.nn.Module, args: tuple[Any, ...],
+           kwargs: Mapping[str, Any]) -> bool:
+  owner, _, key = path.rpartition(".")
+  module, args, kwargs = copy.deepcopy((module, args, kwargs))
+  part = module.get_submodule(owner)
+  before = getattr(part, key)
+  module(*args, **kwargs)
+  return _is_same(getattr(part, key), before)
+
+
+def _is_same(new: Any, old: torch.Tensor) -> bool:
+  """Also for what `old.detach()` gives, and casts to the type that it has."""
+  return new is old or (isinstance(new, torch.Tensor) and torch._C._is_alias_of(new, old)
+                        and (new.dtype, new.shape, new.stride(), new.storage_offset())
+                        == (old.dtype, old.shape, old.stride(), old.storage_offset()))
 
 
 def _is_attribute(tensors: dict[str, Any]) -> bool:
   return "_buffers" in tensors
 
 
-def refuse_state_in_constants(program: ExportedProgram, assigned: list[str], name: str) -> None:
-  """Refuses a module that reads a plain tensor and then puts another in its place."""
+def refuse_plain_state(program: ExportedProgram, assigned: list[str], module: torch.nn.Module,
+                       args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str) -> None:
+  """Refuses a module that reads a plain tensor and puts another in its place, unless that is the
+  same memory in a run of the module."""
   nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
   for spec in program.graph_signature.input_specs:
     if (spec.kind == InputKind.CONSTANT_TENSOR and spec.target in assigned
-        and nodes[spec.arg.name].users):
+        and nodes[spec.arg.name].users
+        and not _stays(spec.target, module, args, kwargs)):
       raise UnsupportedError(f"{name}: the module puts another tensor in the place of "
                              f"{spec.target}, which is no buffer, when it runs; make it one with "
                              "register_buffer")

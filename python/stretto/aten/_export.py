@@ -12,7 +12,7 @@ import torch
 from torch.export import ExportedProgram
 
 from stretto._errors import InvalidArgumentError, UnsupportedError
-from stretto.aten._assigned import copied_assignments, refuse_state_in_constants
+from stretto.aten._assigned import copied_assignments, refuse_plain_state
 from stretto.aten._branches import inline_branches
 from stretto.aten._causal import unasked
 from stretto.aten._state import shared, tensors_of
@@ -33,7 +33,8 @@ def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, 
     except Exception as error:
       raise UnsupportedError(f"{name}: torch.export cannot trace the module with these inputs: "
                              f"{error}") from error
-  refuse_state_in_constants(program, assigned, name)
+  with torch.no_grad():
+    refuse_plain_state(program, assigned, module, args, kwargs, name)
   try:
     return decomposed(program)
   except UnsupportedError as error:
