@@ -24,9 +24,10 @@ from stretto import _stretto
 from stretto._errors import Error, InvalidArgumentError, UnsupportedError
 from stretto.aten._causal import leave_out_of_compiled
 from stretto.aten._model import array, run
+from stretto.aten._places import place
 from stretto.aten._state import shared, write_back
 from stretto.aten._traced import Traced, open_sizes
-from stretto.aten._translate import Translation, place, translate, why_not
+from stretto.aten._translate import Translation, translate, why_not
 
 LOG = logging.getLogger("stretto")
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import operator
-import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -28,6 +26,7 @@ from stretto.aten._builder import (
   engine_dtype,
   engine_shape,
 )
+from stretto.aten._places import label, place
 from stretto.aten._sizes import fixed
 from stretto.aten._state import changed_state, changes
 from stretto.aten._table import OF_SIZES, TABLE
@@ -160,9 +159,9 @@ def translate(program: torch.fx.Graph, known: Mapping[str, tuple[str, torch.Tens
     open_sizes: as for `translate_program`.
     state: placeholders that are tensors of the module and inputs of the graph: their paths.
   """
-  for label, tensor in known.values():
+  for path, tensor in known.values():
     if tensor.layout != torch.strided or tensor.is_quantized:
-      raise UnsupportedError(f"{name}: {label}: only dense tensors are supported, not "
+      raise UnsupportedError(f"{name}: {path}: only dense tensors are supported, not "
                              f"{tensor.layout} or quantised ones")
   graph = _stretto.GraphBuilder(name, "pytorch", f"pytorch {torch.__version__}")
   walk = _Walk(graph, known, constants, name, open_sizes, state or {})
@@ -307,7 +306,7 @@ class _Walk:
     assert function is not None
     self.operators.append(str(node.target))
     b = self._builder
-    b.name = _label(node)
+    b.name = label(node)
     if self._of_sizes(node):
       self._unfolded.add(node)
       b.name += ".of_sizes"  # the other nodes keep the names that they have without this one
@@ -478,32 +477,3 @@ def _size(node: Node) -> int:
   fakes = node.meta.get("val")
   fakes = fakes if isinstance(fakes, (list, tuple)) else [fakes]
   return sum(f.numel() for f in fakes if isinstance(f, torch.Tensor) and _sizes(f) is not None)
-
-
-def _short(node: Node) -> str:
-  """The operator without its library, form and leading underscores."""
-  parts = str(node.target).split(".")
-  return (parts[1] if len(parts) > 1 else parts[0]).strip("_")
-
-
-def _label(node: Node) -> str:
-  """A name from the module's path, which people know: "layer1.0.conv1", "layer1.0.add"."""
-  stack = list((node.meta.get("nn_module_stack") or {}).values())
-  short = _short(node)
-  if not stack:
-    return short
-  path, kind = stack[-1][0], str(stack[-1][1]).rsplit(".", 1)[-1].lower()
-  plain = short.replace("_", "")
-  same = plain in kind or kind in plain or ("batchnorm" in plain and "batchnorm" in kind)
-  if path and same:
-    return path
-  return f"{path}.{short}" if path else short
-
-
-def place(node: Node) -> str:
-  """Where the node comes from, for messages: the module's path, and the line of the user's code."""
-  frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
-  library = os.path.dirname(torch.__file__) + os.sep
-  own = [f for f in frames if not f[0].startswith(library)] or frames
-  line = f" ({os.path.basename(own[-1][0])}:{own[-1][1]})" if own else ""
-  return f"{_label(node)}{line}"
