@@ -253,12 +253,27 @@ class CommEngine {
                               .timeout_s = timeout_s,
                               .rendezvous = rendezvous,
                               .blocking = blocking};
-    const Delivery delivery = queue ? Delivery::kQueue : Delivery::kWait;
-    const Use engine = use();
-    if (engine->options().tuning == Tuning::kOff) return engine->submit(group, operation, delivery);
-    // At the end of a step it may choose settings anew and plan with them.
-    nb::gil_scoped_release released;
-    return engine->submit(group, operation, delivery);
+    return start(group, operation, queue ? Delivery::kQueue : Delivery::kWait);
+  }
+
+  // All-reduces a tensor in place, exactly. Nothing when the engine cannot work on its memory. What
+  // submit() has as keywords takes longer to hand over than a small all-reduce does.
+  std::optional<Handle> all_reduce(Group group, nb::handle tensor, uint8_t reduction,
+                                   double timeout_s, bool blocking) {
+    if (!classes_.add(tensor)) return std::nullopt;
+    const std::optional<DenseTensor> dense = classes_.dense(tensor);
+    if (!dense) return std::nullopt;
+    int64_t count = 1;
+    for (const int64_t size : dense->shape) count *= size;
+    return start(group, {.kind = Kind::kAllReduce,
+                         .dtype = dense->dtype,
+                         .reduction = static_cast<ReduceOp>(reduction),
+                         .count = count,
+                         .input = dense->data,
+                         .output = dense->data,
+                         .codec = "none",
+                         .timeout_s = timeout_s,
+                         .blocking = blocking});
   }
 
   void step(Group group) {
@@ -337,11 +352,15 @@ class CommEngine {
   }
 
  private:
-  static void look_around(const Use& engine) {
-    check_signals();
-    engine.check();
+  Handle start(Group group, const Operation& operation, Delivery delivery = Delivery::kWait) {
+    const Use engine = use();
+    if (engine->options().tuning == Tuning::kOff) return engine->submit(group, operation, delivery);
+    // At the end of a step it may choose settings anew and plan with them.
+    nb::gil_scoped_release released;
+    return engine->submit(group, operation, delivery);
   }
 
+  TensorClasses classes_;                  // of all_reduce()
   std::shared_ptr<Store> store_;           // ours: rank 0 answers the others as long as it lives
   Closable<Engine> engine_{"the engine"};  // gradients use it too
 };
@@ -456,6 +475,8 @@ void bind_comm(nb::module_& m) {
            "queue"_a = false, "input_counts"_a = std::vector<int64_t>(),
            "output_counts"_a = std::vector<int64_t>(), "timeout_s"_a = 0.0, "rendezvous"_a = false,
            "blocking"_a = false)
+      .def("all_reduce", &CommEngine::all_reduce, "group"_a, "tensor"_a, "reduction"_a,
+           "timeout_s"_a, "blocking"_a)
       .def("step", &CommEngine::step, "group"_a = kWorld)
       .def("link_model", &CommEngine::link_model, "group"_a = kWorld)
       .def("poll", [](CommEngine& e, Handle handle) { return e.use()->poll(handle); })

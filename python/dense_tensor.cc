@@ -2,6 +2,9 @@
 
 #include <nanobind/ndarray.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "tensors.h"
 
 namespace nb = nanobind;
@@ -65,6 +68,21 @@ std::optional<DenseTensor> TensorClass::dense(nb::handle tensor) const {
   return DenseTensor{static_cast<std::byte*>(t.data) + t.byte_offset,
                      *dtype,
                      {t.shape, static_cast<size_t>(t.ndim)}};
+}
+
+bool TensorClasses::add(nb::handle tensor) {
+  const auto has = [&](const TensorClass& c) { return c.has(tensor); };
+  if (std::any_of(classes_.begin(), classes_.end(), has)) return true;
+  std::optional<TensorClass> fresh = TensorClass::of(nb::borrow<nb::type_object>(tensor.type()));
+  if (fresh) classes_.push_back(*std::move(fresh));
+  return fresh.has_value();
+}
+
+std::optional<DenseTensor> TensorClasses::dense(nb::handle tensor) const {
+  for (const TensorClass& c : classes_) {
+    if (c.has(tensor)) return c.dense(tensor);
+  }
+  return std::nullopt;
 }
 
 }  // namespace stretto::python

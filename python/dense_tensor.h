@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "stretto/tensor/dtype.h"
 
@@ -43,6 +44,18 @@ class TensorClass {
 
   nanobind::type_object type_;
   Describe describe_;
+};
+
+// Those that have been met.
+class TensorClasses {
+ public:
+  // Whether it could be added, or was before.
+  bool add(nanobind::handle tensor);
+  // Nothing as well for tensors of other classes than those that were added.
+  std::optional<DenseTensor> dense(nanobind::handle tensor) const;
+
+ private:
+  std::vector<TensorClass> classes_;
 };
 
 }  // namespace stretto::python

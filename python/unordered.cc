@@ -151,13 +151,8 @@ Handle CommUnordered::submit(const std::string& name, const std::string& descrip
 bool CommUnordered::add_template(nb::handle tensor, std::string_view reduction,
                                  std::string description, Group group, const nb::dict& operation) {
   if (templates_.size() >= kMostTemplates) return false;  // shapes that never come again
-  const auto has = [&](const TensorClass& c) { return c.has(tensor); };
-  if (std::none_of(classes_.begin(), classes_.end(), has)) {
-    std::optional<TensorClass> fresh = TensorClass::of(nb::borrow<nb::type_object>(tensor.type()));
-    if (!fresh) return false;
-    classes_.push_back(*std::move(fresh));
-  }
-  const std::optional<DenseTensor> dense = dense_tensor(tensor);
+  if (!classes_.add(tensor)) return false;
+  const std::optional<DenseTensor> dense = classes_.dense(tensor);
   if (!dense) return false;
   key_of(*dense, reduction, &key_);
   Recurring what{
@@ -167,18 +162,11 @@ bool CommUnordered::add_template(nb::handle tensor, std::string_view reduction,
   return true;
 }
 
-std::optional<DenseTensor> CommUnordered::dense_tensor(nb::handle tensor) const {
-  for (const TensorClass& c : classes_) {
-    if (c.has(tensor)) return c.dense(tensor);
-  }
-  return std::nullopt;
-}
-
 std::optional<Handle> CommUnordered::submit_again(std::string_view prefix, std::string_view name,
                                                   nb::handle tensor, std::string_view reduction) {
   check_open();
   const Use unordered(unordered_);
-  const std::optional<DenseTensor> dense = dense_tensor(tensor);
+  const std::optional<DenseTensor> dense = classes_.dense(tensor);
   if (!dense) return std::nullopt;
   key_of(*dense, reduction, &key_);
   const auto found = templates_.find(key_);

@@ -62,7 +62,6 @@ class CommUnordered {
 
  private:
   void check_open() const;
-  std::optional<DenseTensor> dense_tensor(nanobind::handle tensor) const;
   bool takes_name(const comm::Operation& operation) const;
 
   using Use = Closable<comm::Unordered>::Use;
@@ -70,10 +69,10 @@ class CommUnordered {
   using Templates = std::unordered_map<std::string, std::shared_ptr<const comm::Recurring>>;
 
   std::shared_ptr<comm::Engine> engine_;
-  std::string closed_;                // why; empty: open
-  std::vector<TensorClass> classes_;  // of tensors in `templates_`
-  Templates templates_;               // by key_of()
-  std::string key_, name_;            // the last ones, for their memory
+  std::string closed_;      // why; empty: open
+  TensorClasses classes_;   // of tensors in `templates_`
+  Templates templates_;     // by key_of()
+  std::string key_, name_;  // the last ones, for their memory
   Closable<comm::Unordered> unordered_{"named operations"};
 };
 

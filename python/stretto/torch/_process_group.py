@@ -42,6 +42,7 @@ from stretto.torch._calls import (
 )
 from stretto.torch._described import BackendOptions, Described
 from stretto.torch._names import Backward, find_name, graph_task
+from stretto.torch._small import all_reduce_small
 from stretto.torch._transfers import Feeder
 from stretto.torch._work import Work
 
@@ -122,10 +123,7 @@ class ProcessGroup(Described):
     """Submits the operations as one Work, when the events in `arrivals` have come."""
     if self._destroyed:
       raise InvalidArgumentError(f"{what}: the process group was destroyed")
-    timeout = getattr(opts, "timeout", None)
-    seconds = timeout.total_seconds() if timeout else -1.0
-    if seconds <= 0:
-      seconds = self.timeout_s
+    seconds = self.limit_s(opts)
     work = Work(self, what, result, keep, finish, -1.0)
     task = graph_task()
     if task != -1:
@@ -150,6 +148,11 @@ class ProcessGroup(Described):
       work.waiting_for(self.engine._submit_all(self.group, operations, seconds, blocking))
     self._sequence += 1
     return work
+
+  def limit_s(self, opts) -> float:
+    timeout = getattr(opts, "timeout", None)
+    seconds = timeout.total_seconds() if timeout else -1.0
+    return seconds if seconds > 0 else self.timeout_s
 
   def start_reporting(self, work: Work, operations: list[dict], seconds: float) -> None:
     """Raises nothing: the Work has the error."""
@@ -182,7 +185,7 @@ class ProcessGroup(Described):
   def allreduce(self, tensors, opts=None) -> Work:
     tensors = one_or_more(tensors)
     opts = reduce_options(opts, dist.AllreduceOptions)
-    return self.reduce_all("all_reduce", tensors, opts)
+    return all_reduce_small(self, tensors, opts) or self.reduce_all("all_reduce", tensors, opts)
 
   def allreduce_coalesced(self, tensors, opts=None) -> Work:
     return self.reduce_all("all_reduce", list(tensors),
