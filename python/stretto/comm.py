@@ -144,13 +144,6 @@ class Engine(Completions):
     return [submit(group, timeout_s=timeout_s, blocking=blocking, **operation)
             for operation in operations]
 
-  def _all_reduce(self, group: int, tensor: object, reduction: int, timeout_s: float,
-                  blocking: bool) -> int | None:
-    # For the process group: a tensor in place, exactly. None: its memory is not for the engine.
-    if self._dropped:
-      self._take_dropped()
-    return self.native.all_reduce(group, tensor, reduction, timeout_s, blocking)
-
   def submit_queued(self, done: Done, group: int = WORLD, **operation: Any) -> int:
     """Starts an operation whose end is told to a function.
 

@@ -183,9 +183,8 @@ class ProcessGroup(Described):
   # Reductions.
 
   def allreduce(self, tensors, opts=None) -> Work:
-    tensors = one_or_more(tensors)
-    opts = reduce_options(opts, dist.AllreduceOptions)
-    return all_reduce_small(self, tensors, opts) or self.reduce_all("all_reduce", tensors, opts)
+    return all_reduce_small(self, tensors, opts) or self.reduce_all(
+        "all_reduce", one_or_more(tensors), reduce_options(opts, dist.AllreduceOptions))
 
   def allreduce_coalesced(self, tensors, opts=None) -> Work:
     return self.reduce_all("all_reduce", list(tensors),

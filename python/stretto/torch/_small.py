@@ -16,7 +16,8 @@ if TYPE_CHECKING:
   from stretto.torch._process_group import ProcessGroup
 
 DENSE = (torch.Tensor, torch.nn.Parameter)  # not their subclasses, some of which have no memory
-SUM = 0  # of the engine
+TORCH_SUM, SUM = dist.ReduceOp.SUM, 0  # the other is the engine's
+Options = dist.AllreduceOptions
 
 
 class Finished(Work):
@@ -27,34 +28,35 @@ class Finished(Work):
   __init__ = dist._Work.__init__  # a call of Python less
 
 
-def all_reduce_small(group: ProcessGroup, tensors: list[torch.Tensor], opts) -> Work | None:
-  """What ProcessGroup.reduce_all() does, for one tensor that the engine can read by itself. None:
-  it cannot, and nothing was started."""
-  tensor, operation = tensors[0], opts.reduceOp
-  if (type(tensor) not in DENSE or group.codec != "none" or group._destroyed
+def all_reduce_small(group: ProcessGroup, tensors, opts) -> Work | None:
+  """ProcessGroup.allreduce() as torch's functions call it, for one tensor that the engine can read
+  by itself. None: it cannot, and nothing was started."""
+  if type(opts) is not Options or type(tensors) is not list or len(tensors) != 1:
+    return None
+  tensor, engine = tensors[0], group.engine
+  if (type(tensor) not in DENSE or group.codec != "none" or group._destroyed or engine._dropped
       or not group.feeder.idle() or graph_task() != -1):
     return None
-  number = SUM if operation == dist.ReduceOp.SUM else group.reduction(operation, tensor,
-                                                                      "all_reduce")
-  blocking = not getattr(opts, "asyncOp", True)  # torch's functions say that they will wait
-  handle = group.engine._all_reduce(group.group, tensor, number, group.limit_s(opts), blocking)
+  operation, blocking = opts.reduceOp, not getattr(opts, "asyncOp", True)
+  number = SUM if operation == TORCH_SUM else group.reduction(operation, tensor, "all_reduce")
+  handle = engine.native.all_reduce(group.group, tensor, number, group.limit_s(opts), blocking)
   if handle is None:
     return None
   group._sequence += 1
   if not blocking:
-    return waiting(group, tensors, handle)
+    return waiting(group, tensor, handle)
   try:
-    group.engine.native.wait(handle)
+    engine.native.wait(handle)
   except Error as error:
     group.job.error = error
     raise
   except BaseException:  # Ctrl-C: the operation goes on, and the Work keeps the memory for it
-    waiting(group, tensors, handle)
+    waiting(group, tensor, handle)
     raise
   work = Finished()
-  work._group, work._result = group, tensors
+  work._group, work._result = group, [tensor]
   return work
 
 
-def waiting(group: ProcessGroup, tensors: list[torch.Tensor], handle: int) -> Work:
-  return Work(group, "all_reduce", tensors, tensors, None, -1.0).waiting_for([handle])
+def waiting(group: ProcessGroup, tensor: torch.Tensor, handle: int) -> Work:
+  return Work(group, "all_reduce", [tensor], [tensor], None, -1.0).waiting_for([handle])
