@@ -138,15 +138,45 @@ HWY_INLINE void combine_columns(const float* HWY_RESTRICT columns, int64_t first
   }
 }
 
+// ---- memory that the processor does not fetch ahead
+// ----------------------------------------------------------------
+
+constexpr int64_t kLine = 64, kAhead = 8;  // bytes; outputs
+
+// Asks for the memory of row `y` of channel `c` while there is time until it is written. A batch is
+// larger than the caches, and no processor guesses where so many rows go on.
+HWY_INLINE void expect_stores(const KernelJob& job, int64_t y, int c) {
+  if (job.transpose || (c > 0 && job.pixel_stride > 1)) return;
+  const auto size = static_cast<int64_t>(dtype_bytes(job.dtype));
+  const char* row =
+      static_cast<const char*>(job.data) + (y * job.row_stride + c * job.channel_stride) * size;
+  const int64_t bytes = job.plane[0].x->outputs * job.pixel_stride * size;
+  for (int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(row + at, 1);
+}
+
+// The same for the samples that output `y` takes and no earlier one does.
+HWY_INLINE void expect_loads(const KernelPlane& plane, int64_t y) {
+  const Taps& taps = *plane.y;
+  if (y >= taps.outputs) return;
+  const int64_t end = taps.first[y] + taps.count, before = taps.first[y - 1] + taps.count;
+  for (int64_t row = end - 1; row >= before && row >= end - taps.count; --row) {
+    const uint8_t* from = plane.data + (row - plane.first_y) * plane.stride;
+    for (int64_t at = 0; at < plane.width; at += kLine) __builtin_prefetch(from + at);
+  }
+}
+
 // One band of one plane: outputs y0 to y0 + kLanes - 1 of axis y, the last one again where there
 // are fewer.
-HWY_INLINE void make_band(const KernelPlane& plane, int64_t y0, float* rows, float* columns,
+HWY_INLINE void make_band(const KernelJob& job, int k0, int64_t y0, float* rows, float* columns,
                           float* out) {
+  const KernelPlane& plane = job.plane[k0];
   const int64_t stride = padded(plane.width);
   const Taps& taps = *plane.y;
   with_taps(taps.count, [&](auto count) HWY_ATTR {
     for (int64_t k = 0; k < kLanes; ++k) {
       const int64_t y = HWY_MIN(y0 + k, taps.outputs - 1);
+      expect_stores(job, y, k0);
+      expect_loads(plane, y0 + k + kAhead);
       combine_rows<count.value>(plane.data + (taps.first[y] - plane.first_y) * plane.stride,
                                 plane.stride, plane.width, taps.weight.data() + y * taps.count,
                                 taps.count, rows + k * stride);
@@ -312,7 +342,7 @@ void run(const KernelJob& job, float* scratch) {
     band[k] = columns + kLanes * (widest(job) + (k % job.planes) * job.plane[0].x->outputs);
   }
   for (int64_t y0 = 0; y0 < job.plane[0].y->outputs; y0 += kLanes) {
-    for (int k = 0; k < job.planes; ++k) make_band(job.plane[k], y0, rows, columns, band[k]);
+    for (int k = 0; k < job.planes; ++k) make_band(job, k, y0, rows, columns, band[k]);
     switch (job.dtype) {
       case DType::kFloat32:
         store_band<AsFloat>(job, band, y0);
