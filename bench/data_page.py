@@ -54,6 +54,11 @@ def table(result: dict) -> list[str]:
   return lines
 
 
+def between(numbers: list[int]) -> str:
+  least, most = min(numbers), max(numbers)
+  return f"{least} to {most}" if least < most else f"{most}"
+
+
 def loaders(result: dict, note: str) -> str:
   names = {key.rpartition("/")[0]: entry for key, entry in result["loaders"].items()}
   versions = [f"- `{row.name}`: {row.about} ({row.package} {names[row.name].get('version', '')})"
@@ -65,7 +70,7 @@ def loaders(result: dict, note: str) -> str:
     f"{machine.name(result['machine'])}, {result['machine']['system']}, Python "
     f"{result['machine']['python']}, {result['date']}. {result['files']} files of 500x375 pixels "
     f"and {result['mean_bytes'] / 1000:.0f} kB, batches of {result['batch']}, medians of "
-    f"{min(rounds)} to {max(rounds)} rounds of {result['seconds']:g} s. A ratio is of loaders that "
+    f"{between(rounds)} rounds of {result['seconds']:g} s. A ratio is of loaders that "
     "were timed in turns within a minute, the median over such pieces: rates of different pieces "
     f"differ more. {note}".strip(),
     "\"First batch\" is the time from making a loader to its first batch; importing its package is "
