@@ -1,5 +1,5 @@
-"""Small all-reduces in few steps of the interpreter, which take longer than the operation itself,
-above all after a while of computing, when nothing of them is in the caches."""
+"""All-reduces of one tensor in few steps of the interpreter. These take longer than a small
+operation does, above all after a while of computing, when nothing of them is in the caches."""
 
 from __future__ import annotations
 
