@@ -204,7 +204,7 @@ std::string in_class(std::string_view characters) {
   std::string out = "A-Za-z0-9", last;
   for (const char c : characters) {
     if (c == '-') {
-      last = "-";
+      last = c;
     } else {
       if (c == '[' || c == ']') out += '\\';
       out += c;

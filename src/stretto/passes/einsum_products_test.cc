@@ -37,7 +37,9 @@ TEST(EinsumProducts, AreWhatTheEquationSays) {
     const auto r = rewrite(text, {&kEinsumProducts});
     EXPECT_EQ(r.times("einsum"), 1) << c.equation;
     EXPECT_EQ(r.nodes("Einsum"), 0) << c.equation;
-    if (!c.products.empty()) EXPECT_GE(r.nodes(c.products), 1) << c.equation;
+    if (!c.products.empty()) {
+      EXPECT_GE(r.nodes(c.products), 1) << c.equation;
+    }
   }
 }
 

@@ -30,7 +30,7 @@ std::optional<Verdict> remembered(const std::shared_ptr<ir::Graph>& graph,
   if (!has_verdicts(known)) return std::nullopt;
   auto verdict = find_verdict(known, plan_of(graph, target, how, {}),
                               plan_of(graph, target, how, known), target);
-  if (verdict && verdict->budget_s < how.budget_s) verdict.reset();
+  if (verdict && verdict->budget_s < how.budget_s) return std::nullopt;
   return verdict;
 }
 

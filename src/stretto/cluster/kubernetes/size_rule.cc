@@ -30,7 +30,7 @@ std::string chips_of_pod(const Site& site, std::string_view spec) {
     sum += fmt::format("{}({} in c.resources.limits ? int(string(c.resources.limits[{}])) : 0)",
                        sum.empty() ? "" : " + ", key, key);
   }
-  if (sum.empty()) sum = "0";
+  if (sum.empty()) sum += '0';
   return fmt::format(
       "{}.containers.map(c, has(c.resources) && has(c.resources.limits) ? ({}) : 0).sum()", spec,
       sum);

@@ -268,8 +268,8 @@ void reduce(Isa isa, const Reduction& reduction, std::span<const ReduceSource> s
       return run.operator()<Native<uint64_t, uint64_t>>();
     case DType::kBool:
       return fold_by_op<Bool>(for_bool(reduction.op), sources, groups, 1, count, to);
-    case DType::kUndefined:
-      break;
+    default:
+      break;  // refused by reduce_unfit()
   }
 }
 

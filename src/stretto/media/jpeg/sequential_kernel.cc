@@ -222,7 +222,7 @@ struct Queue {
     count = 0;
   }
   void finish() {
-    if (count == 0) return;
+    if (kGroup == 1 || count == 0) return;
     uint8_t unused[8 * 8];
     for (int b = count; b < kGroup; ++b) {
       to[b] = unused;
