@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from datetime import timedelta
 
 import comm_job
@@ -111,12 +112,20 @@ def check_work_of_a_call_that_waits(rank, size):
 
 def check_ctrl_c_in_a_call_that_waits(rank, size):
   """The operation goes on, and ends when the other ranks come."""
-  x = value(rank)
+  job, x = dist.group.WORLD, value(rank)
   others = dist.new_group(list(range(1, size)))
+  started = job._sequence
+
+  def interrupt():
+    while job._sequence == started:
+      time.sleep(0.01)
+    time.sleep(0.2)  # in the midst of the wait
+    os.kill(os.getpid(), signal.SIGINT)
+
   if rank == 0:
     old = signal.signal(signal.SIGINT, signal.default_int_handler)
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     try:
+      threading.Thread(target=interrupt).start()
       dist.all_reduce(x)
     except KeyboardInterrupt:
       del x  # its memory lives on
