@@ -11,7 +11,8 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA d
 
 HERE = Path(__file__).parent
 FILES = {"cuda_checks.py": [],
-         "torch_checks.py": ["future_checks.py", "nan_checks.py", "segment_checks.py"],
+         "torch_checks.py": ["future_checks.py", "nan_checks.py", "segment_checks.py",
+                             "wait_checks.py"],
          "gradient_checks.py": []}
 NAMES = [(script, name) for script, more in FILES.items() for file in [script, *more]
          for name in ranks.names(HERE / file)]

@@ -9,7 +9,8 @@ import ranks
 torch = pytest.importorskip("torch", reason="the backend is for torch, which is not installed")
 
 # A job's script, and the other files whose checks it runs.
-FILES = {"torch_checks.py": ["future_checks.py", "nan_checks.py", "segment_checks.py"],
+FILES = {"torch_checks.py": ["future_checks.py", "nan_checks.py", "segment_checks.py",
+                              "wait_checks.py"],
          "gradient_checks.py": [],
          "horovod_checks.py": ["horovod_optimizer_checks.py"],
          "share_checks.py": ["share_loader_checks.py"],

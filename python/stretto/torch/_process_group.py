@@ -150,6 +150,7 @@ class ProcessGroup(Described):
     return work
 
   def limit_s(self, opts) -> float:
+    """Seconds for an operation with these options of torch."""
     timeout = getattr(opts, "timeout", None)
     seconds = timeout.total_seconds() if timeout else -1.0
     return seconds if seconds > 0 else self.timeout_s
