@@ -28,19 +28,18 @@ json machine() {
       {"model", cpu_info().model}, {"isa", isa_name(usable_isa())}, {"cores", cpu_info().cores}};
 }
 
-std::vector<EngineResult> time_with(const Model& model, const BenchFlags& flags,
-                                    const OptimizeOptions& o, const Context& context) {
+Comparison time_with(const Model& model, const BenchFlags& flags, const OptimizeOptions& o,
+                     const Context& context) {
   const bool from_onnx = flags.source.ends_with(".onnx");
-  std::vector<EngineResult> results =
-      time_with_peers(model, {.onnx_path = from_onnx ? flags.source : "",
-                              .inputs = o.inputs,
-                              .peers = flags.peers,
-                              .python = context.python,
-                              .seconds = flags.seconds,
-                              .verify = o.verify,
-                              .progress = progress_bar(*context.talk)});
+  Comparison comparison = time_with_peers(model, {.onnx_path = from_onnx ? flags.source : "",
+                                                  .inputs = o.inputs,
+                                                  .peers = flags.peers,
+                                                  .python = context.python,
+                                                  .seconds = flags.seconds,
+                                                  .verify = o.verify,
+                                                  .progress = progress_bar(*context.talk)});
   end_progress();
-  return results;
+  return comparison;
 }
 
 std::vector<int> each_once(const std::vector<int>& values) {
@@ -69,9 +68,9 @@ int run_bench(const Command& command, BenchFlags flags, const Context& context) 
     o.threads = threads;
     o.profile = false;
     const Model model = open_model(flags.source, o, talk);
-    const std::vector<EngineResult> results = time_with(model, flags, o, context);
+    const Comparison comparison = time_with(model, flags, o, context);
     if (talk.json) {
-      json entry = to_json(results);
+      json entry = to_json(comparison);
       entry["threads"] = model.threads();
       measured.push_back(std::move(entry));
       continue;
@@ -80,7 +79,7 @@ int run_bench(const Command& command, BenchFlags flags, const Context& context) 
       fmt::print("{}, {}, {} cores\n", cpu_info().model, isa_name(usable_isa()), cpu_info().cores);
     }
     fmt::print("\n{} thread{}\n", model.threads(), model.threads() == 1 ? "" : "s");
-    print_comparison(results);
+    print_comparison(comparison);
     std::fflush(stdout);
   }
   if (talk.json) {

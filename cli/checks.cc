@@ -7,12 +7,12 @@
 #include "engine_options.h"
 #include "environment.h"
 #include "stretto/base/cpu.h"
+#include "stretto/base/other_work.h"
 #include "table.h"
 
 namespace stretto::cli {
 namespace {
 
-constexpr double kHighSteal = 0.05;
 constexpr double kBusy = 0.5;  // runnable threads per core
 constexpr int64_t kLittleMemory = int64_t{1} << 30;
 // A container has 64 MiB by default; ranks of one host exchange buckets of tens of MiB there.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "stretto/runtime/report.h"
 #include "table.h"
 
 namespace stretto::cli {
@@ -42,7 +43,8 @@ json entry(const EngineResult& result) {
 
 }  // namespace
 
-void print_comparison(const std::vector<EngineResult>& results) {
+void print_comparison(const Comparison& comparison) {
+  const std::vector<EngineResult>& results = comparison.engines;
   Table table({"name", ">median ms", ">p95 ms", ">runs/s", ">Stretto is", ">error", ">memory",
                "version and setting"});
   const double ours = results.front().times.median_ms();
@@ -63,15 +65,22 @@ void print_comparison(const std::vector<EngineResult>& results) {
     fmt::print("\n{} failed; the last lines it wrote:\n", result.name);
     for (const std::string& line : result.last_words) fmt::print("  {}\n", line);
   }
+  if (const std::string busy = describe(comparison.other_work); !busy.empty()) {
+    fmt::print("{} meanwhile, so times are noisy: compare again when they have ended\n", busy);
+  }
 }
 
-json to_json(const std::vector<EngineResult>& results) {
+json to_json(const Comparison& comparison) {
+  const std::vector<EngineResult>& results = comparison.engines;
   json peers = json::array();
   for (size_t i = 1; i < results.size(); ++i) peers.push_back(entry(results[i]));
-  return {{"stretto", entry(results.front())}, {"peers", peers}};
+  return {{"stretto", entry(results.front())},
+          {"peers", peers},
+          {"other_work", runtime::other_work_json(comparison.other_work)}};
 }
 
-void add_comparison(json& report, const std::vector<EngineResult>& results) {
+void add_comparison(json& report, const Comparison& comparison) {
+  const std::vector<EngineResult>& results = comparison.engines;
   const EngineResult& ours = results.front();
   json peers = json::array();
   for (size_t i = 1; i < results.size(); ++i) {
@@ -82,6 +91,7 @@ void add_comparison(json& report, const std::vector<EngineResult>& results) {
   if (timed) report["latency"]["after"].update(numbers(ours));
   if (ours.peak_bytes > 0) report["memory"]["serving_peak_bytes"] = ours.peak_bytes;
   report["latency"]["peers"] = std::move(peers);
+  report["latency"]["other_work"] = runtime::other_work_json(comparison.other_work);
 }
 
 }  // namespace stretto::cli

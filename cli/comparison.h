@@ -9,13 +9,14 @@
 
 namespace stretto::cli {
 
-// A table with a row per engine; below it, what engines that failed wrote to standard error.
-void print_comparison(const std::vector<EngineResult>& results);
-// The same for --json: "stretto", and "peers" with an object each.
-nlohmann::json to_json(const std::vector<EngineResult>& results);
+// A table with a row per engine; below it, what engines that failed wrote to standard error, and
+// whether other programs disturbed the comparison.
+void print_comparison(const Comparison& comparison);
+// The same for --json: "stretto", "peers" with an object each, and "other_work".
+nlohmann::json to_json(const Comparison& comparison);
 
 // Writes the peers to report["latency"]["peers"] and Stretto's memory to report["memory"]. Where
 // peers were timed, Stretto's latency is that of the same turns.
-void add_comparison(nlohmann::json& report, const std::vector<EngineResult>& results);
+void add_comparison(nlohmann::json& report, const Comparison& comparison);
 
 }  // namespace stretto::cli

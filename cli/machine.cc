@@ -6,13 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "stretto/base/file.h"
+#include "stretto/base/other_work.h"
 #include "stretto/stretto.h"
 #include "stretto/tune/cache_file.h"
 #include "verbs.h"
@@ -47,23 +47,10 @@ std::vector<fs::path> entries(const fs::path& folder) {
   return found;
 }
 
-// The first line of /proc/stat: user nice system idle iowait irq softirq steal ...
-std::array<double, 8> processor_times() {
-  std::array<double, 8> times{};
-  std::ifstream file("/proc/stat");
-  std::string word;
-  file >> word;
-  for (double& time : times) file >> time;
-  return times;
-}
-
 double measure_steal() {
-  const auto before = processor_times();
+  const OtherWorkMeter meter;
   usleep(kStealSample_us);
-  const auto after = processor_times();
-  double total = 0;
-  for (size_t i = 0; i < after.size(); ++i) total += after[i] - before[i];
-  return total > 0 ? (after[7] - before[7]) / total : 0;
+  return meter.read().steal;
 }
 
 std::string virtual_machine() {

@@ -21,6 +21,12 @@ struct OptimizeFlags {
   std::vector<std::string> peers{"none"};
 };
 
+// Whether anything in the report was measured.
+bool measured(const json& report) {
+  return report.value("latency", json()).is_object() ||
+         report.value("tuning", json::object()).value("measured", 0) > 0;
+}
+
 // "31.2 ms before, 22.9 ms after": only what was measured.
 void print_summary(const Model& model, const json& report) {
   fmt::print("{}", summary_line(model));
@@ -42,10 +48,18 @@ void print_summary(const Model& model, const json& report) {
                error.value("output", "?"), error.value("relative_to_max", 0.0),
                error.value("bound", 0.0));
   }
+  const json other_work = report.value("machine", json::object()).value("other_work", json());
+  const std::string busy = other_work.is_object() ? other_work.value("remark", "") : "";
+  if (!busy.empty() && measured(report)) {
+    fmt::print(
+        "{} meanwhile, so times are noisy, and kernels may be other than the fastest: optimise "
+        "again when they have ended\n",
+        busy);
+  }
 }
 
 json summary(const OptimizeFlags& flags, const Model& model, const json& report,
-             const std::vector<EngineResult>& engines) {
+             const Comparison& comparison) {
   const auto or_null = [](const std::string& path) { return path.empty() ? json() : json(path); };
   json result{{"model", model.name()},
               {"threads", model.threads()},
@@ -56,7 +70,7 @@ json summary(const OptimizeFlags& flags, const Model& model, const json& report,
               {"artefact", or_null(flags.output)},
               {"report", or_null(flags.report)}};
   result["latency"].erase("peers");
-  if (!engines.empty()) result.update(to_json(engines));
+  if (!comparison.engines.empty()) result.update(to_json(comparison));
   return result;
 }
 
@@ -92,16 +106,16 @@ int run_optimize(const OptimizeFlags& flags, const Context& context) {
   o.profile = !flags.report.empty();
   const Model model = open_model(flags.source, o, talk);
   json report = json::parse(model.report_json());
-  std::vector<EngineResult> engines;
+  Comparison comparison;
   if (!flags.report.empty() || peers != std::vector<std::string>{"none"}) {
-    engines = time_with_peers(model, {.onnx_path = flags.source,
-                                      .inputs = o.inputs,
-                                      .peers = peers,
-                                      .python = context.python,
-                                      .verify = o.verify,
-                                      .progress = progress_bar(talk)});
+    comparison = time_with_peers(model, {.onnx_path = flags.source,
+                                         .inputs = o.inputs,
+                                         .peers = peers,
+                                         .python = context.python,
+                                         .verify = o.verify,
+                                         .progress = progress_bar(talk)});
     end_progress();
-    add_comparison(report, engines);
+    add_comparison(report, comparison);
   }
   if (!flags.report.empty()) {
     const std::string text = report.dump(1);
@@ -110,10 +124,10 @@ int run_optimize(const OptimizeFlags& flags, const Context& context) {
   }
   if (!flags.output.empty()) model.save(flags.output);
   if (talk.json) {
-    print_json(summary(flags, model, report, engines));
+    print_json(summary(flags, model, report, comparison));
   } else {
     print_summary(model, report);
-    if (engines.size() > 1) print_comparison(engines);
+    if (comparison.engines.size() > 1) print_comparison(comparison);
     for (const std::string& path : {flags.output, flags.report}) {
       if (!path.empty()) fmt::print("wrote {}\n", path);
     }

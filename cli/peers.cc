@@ -297,7 +297,7 @@ std::vector<std::string> check_peers(const std::vector<std::string>& names,
 double Times::median_ms() const { return quantile(ms, 0.5); }
 double Times::p95_ms() const { return quantile(ms, 0.95); }
 
-std::vector<EngineResult> time_with_peers(const Model& any, const PeerOptions& options) {
+Comparison time_with_peers(const Model& any, const PeerOptions& options) {
   const auto report = [&](std::string_view stage, double fraction) {
     if (options.progress) options.progress(stage, fraction);
   };
@@ -345,6 +345,11 @@ std::vector<EngineResult> time_with_peers(const Model& any, const PeerOptions& o
 
   std::vector<Engine*> order;
   for (Engine& engine : engines) order.push_back(&engine);
+  std::vector<pid_t> workers;
+  for (const Engine& engine : engines) {
+    if (engine.process) workers.push_back(engine.process->pid());
+  }
+  const OtherWorkMeter meter(std::move(workers));
   std::mt19937 random(0);
   for (int round = 0; round < kRounds; ++round) {
     report("timing", static_cast<double>(round) / kRounds);
@@ -352,13 +357,14 @@ std::vector<EngineResult> time_with_peers(const Model& any, const PeerOptions& o
     std::shuffle(order.begin(), order.end(), random);
     for (Engine* engine : order) time_engine(*engine, options.seconds / kRounds);
   }
-  std::vector<EngineResult> results;
+  Comparison comparison{.other_work = meter.read()};
   for (Engine& engine : engines) {
     keep_last_words(engine);
-    results.push_back(std::move(engine.result));
+    comparison.engines.push_back(std::move(engine.result));
   }
-  if (!results[0].failure.empty()) results[0] = time_here(model, inputs, options.seconds);
-  return results;
+  EngineResult& ours = comparison.engines.front();
+  if (!ours.failure.empty()) ours = time_here(model, inputs, options.seconds);
+  return comparison;
 }
 
 }  // namespace stretto::cli

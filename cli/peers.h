@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "stretto/base/other_work.h"
 #include "stretto/stretto.h"
 
 namespace stretto::cli {
@@ -59,9 +60,14 @@ std::vector<Peer> list_peers(const std::string& python);
 std::vector<std::string> check_peers(const std::vector<std::string>& names,
                                      const std::string& python);
 
+struct Comparison {
+  std::vector<EngineResult> engines;
+  OtherWork other_work;  // while they were timed
+};
+
 // Stretto first, then the peers in the order given. An engine that is absent, fails or computes
 // something else says so in its `failure`; nothing is thrown for it. Without a usable Python,
 // Stretto is timed in this process.
-std::vector<EngineResult> time_with_peers(const Model& model, const PeerOptions& options);
+Comparison time_with_peers(const Model& model, const PeerOptions& options);
 
 }  // namespace stretto::cli

@@ -32,6 +32,7 @@ class WorkerProcess {
   const std::string& unfinished_line() const { return buffer_; }
   // "was killed by signal 11 (Segmentation fault)" or "exited with code 1"; empty while it runs.
   std::string how_it_ended();
+  pid_t pid() const { return pid_; }
   // Returns when its threads have stopped burning processor time, or after `timeout_s`.
   void wait_until_idle(double timeout_s) const;
 

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 
 import numpy as np
 import onnx
@@ -56,6 +57,24 @@ def test_optimize_compares_with_peers_at_the_end(run_command, cnn_path, tmp_path
   assert peer["median_ms"] > 0 and peer["peak_bytes"] > 1 << 20 and "x" in ort
   assert peer["relative_to_max"] <= 1e-4
   assert report["latency"]["after"]["relative_to_max"] <= 1e-4, "timed beside the peer"
+
+
+def test_measurements_beside_other_programs_say_so(run_command, cnn_path, tmp_path):
+  loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
+           for _ in range(os.cpu_count())]
+  try:
+    bench = run_command("bench", cnn_path, "--tuning", "off", "--threads", 1, "--seconds", 1)
+    done = run_command("optimize", cnn_path, "--tuning", "off", "--report", "r.json")
+  finally:
+    for loop in loops:
+      loop.kill()
+      loop.wait()
+  assert "other programs kept" in bench.stdout and "meanwhile, so times are noisy" in bench.stdout
+  report = json.loads((tmp_path / "r.json").read_text())
+  for other_work in (report["machine"]["other_work"], report["latency"]["other_work"]):
+    assert other_work["remark"].startswith("other programs kept")
+    assert 0.1 < other_work["cores"] <= os.cpu_count() and 0 <= other_work["steal"] <= 1
+  assert "so times are noisy" in done.stdout
 
 
 def test_without_python_the_command_times_itself(stretto_program, cnn_path, tmp_path):

@@ -217,7 +217,9 @@ function passSection() {
 }
 
 function noteSection() {
-  const notes = list(data.notes);
+  const remark = (work, what) => object(work).remark && `${object(work).remark} while ${what}; times are noisy`;
+  const notes = [...list(data.notes), remark(machine.other_work, 'this was optimised'),
+                 remark(latency.other_work, 'engines were compared')].filter(Boolean);
   section('Notes', null, notes.length ? make('ul', {}, notes.map((note) => make('li', {}, note))) : []);
 }
 

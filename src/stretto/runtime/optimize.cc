@@ -138,7 +138,8 @@ Model optimize_imported(ImportedModel imported, const OptimizeOptions& options, 
           runtime::time_program(unfused.program, inputs, 0.6 * time_s);
       report["latency"] = {{"before", runtime::latency_json(before.latency)},
                            {"after", runtime::latency_json(after.latency)},
-                           {"peers", json::array()}};
+                           {"peers", json::array()},
+                           {"other_work", nullptr}};
       report["operators"] = runtime::operators_json(compiled, after.instruction_ms);
       report["operators_before"] =
           runtime::operator_sums_json(unfused.program, before.instruction_ms);
@@ -168,6 +169,7 @@ Model optimize_imported(ImportedModel imported, const OptimizeOptions& options, 
   report["stages"] = nullptr;
   report["preprocess"] = nullptr;
   report["machine"] = runtime::machine_json(target);
+  report["machine"]["other_work"] = runtime::other_work_json(stages.other_work());
   report["options"] = runtime::options_json(options, target);
   report["inputs"] = runtime::inputs_json(original, samples);
   report["memory"] = {{"weight_bytes", program.weight_bytes()},

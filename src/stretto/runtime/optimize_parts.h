@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "stretto/base/clock.h"
+#include "stretto/base/other_work.h"
 #include "stretto/ir/graph.h"
 #include "stretto/runtime/measure_model.h"
 #include "stretto/runtime/tuning.h"
@@ -50,10 +51,12 @@ class Stages {
     seconds_["total"] = now_s() - begin_;
     return seconds_;
   }
+  OtherWork other_work() const { return meter_.read(); }
 
  private:
   const OptimizeOptions& options_;
   const double begin_ = now_s();
+  const OtherWorkMeter meter_;
   nlohmann::json seconds_ = nlohmann::json::object();
 };
 

@@ -199,7 +199,8 @@ Model optimize_staged(std::shared_ptr<onnx::Reader> reader, const std::string& f
       Staged before(source, face.inputs, plain, {.target = target});
       report["latency"] = {{"before", latency_json(time_staged(before, inputs, 0.6 * time_s))},
                            {"after", latency_json(time_staged(*staged, inputs, time_s))},
-                           {"peers", json::array()}};
+                           {"peers", json::array()},
+                           {"other_work", nullptr}};
     });
   }
   report["operators"] = std::move(tuning.operators);
@@ -228,6 +229,7 @@ Model optimize_staged(std::shared_ptr<onnx::Reader> reader, const std::string& f
                      {"flops", flops}};
   report["stages"] = {{"pieces", trial.pieces.size()}, {"between", std::move(between)}};
   report["machine"] = machine_json(target);
+  report["machine"]["other_work"] = other_work_json(stages.other_work());
   report["options"] = options_json(options, target);
   report["inputs"] = inputs_json(face.graph, trial.samples);
   report["memory"] = {{"weight_bytes", siblings->weights().bytes()},

@@ -31,6 +31,13 @@ json machine_json(const kernels::Target& target) {
           {"os", fmt::format("{} {}", system.sysname, system.release)}};
 }
 
+json other_work_json(const OtherWork& work) {
+  return {{"seconds", work.seconds},
+          {"cores", work.cores},
+          {"steal", work.steal},
+          {"remark", describe(work)}};
+}
+
 json options_json(const OptimizeOptions& options, const kernels::Target& target) {
   return {{"level", options.level},     {"accuracy", kernels::accuracy_name(target.accuracy)},
           {"threads", target.threads},  {"tuning", options.tuning},

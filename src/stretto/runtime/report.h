@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "stretto/base/other_work.h"
 #include "stretto/passes/pipeline.h"
 #include "stretto/runtime/compile.h"
 #include "stretto/runtime/measure_model.h"
@@ -14,6 +15,7 @@
 namespace stretto::runtime {
 
 nlohmann::json machine_json(const kernels::Target& target);
+nlohmann::json other_work_json(const OtherWork& work);
 nlohmann::json options_json(const OptimizeOptions& options, const kernels::Target& target);
 nlohmann::json inputs_json(const ir::Graph& graph, const std::vector<SampleInput>& samples);
 nlohmann::json latency_json(const Latency& latency);
