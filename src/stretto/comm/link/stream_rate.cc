@@ -38,7 +38,10 @@ bool finish_first(std::span<const StreamLoad> others, const StreamLoad& slow, in
   const double until_s = kClearly * static_cast<double>(slow.held + chunk_bytes) / slow.bytes_per_s;
   for (const StreamLoad& other : others) {
     const double room = until_s * other.bytes_per_s - static_cast<double>(other.held);
-    chunks -= static_cast<int64_t>(std::max(room, 0.0) / static_cast<double>(chunk_bytes));
+    const double fit = std::max(room, 0.0) / static_cast<double>(chunk_bytes);
+    // A stream that hardly moves leaves more room than a whole number holds.
+    if (fit >= static_cast<double>(chunks)) return true;
+    chunks -= static_cast<int64_t>(fit);
   }
   return chunks <= 0;
 }

@@ -68,6 +68,14 @@ TEST(FinishFirst, StreamsOfTheSameRateTakeTurns) {
   EXPECT_FALSE(finish_first(others, {kFast, 0}, kChunk, 1));
 }
 
+// A rank that was stopped for long: its streams moved next to nothing, so there is room for more
+// chunks than a whole number counts.
+TEST(FinishFirst, AStreamThatHardlyMovesIsNotWaitedFor) {
+  const std::vector<StreamLoad> others{{kFast, 0}, {kFast, 0}, {kFast, 0}};
+  EXPECT_TRUE(finish_first(others, {1e-9, kChunk}, kChunk, 1000));
+  EXPECT_TRUE(finish_first(others, {1e-300, kChunk}, kChunk, 1000));
+}
+
 TEST(FinishFirst, NobodyElseMeansNo) { EXPECT_FALSE(finish_first({}, {kSlow, 0}, kChunk, 1)); }
 
 }  // namespace
