@@ -39,6 +39,16 @@ TEST(Recurrent, EdgesOfBlocksTilesAndTeams) {
   }
 }
 
+// More sums than a thread keeps at a time; and a few panels of several rows before their gates.
+TEST(Recurrent, ManyRowsAndGroupsOfPanels) {
+  for (const RecurrentCell cell : kCells) {
+    for (int threads : {1, 2}) {
+      EXPECT_GT(check_rows(kRecurrent, layer(cell, 2, 300, 5, 40, threads), kTolerance), 0);
+      EXPECT_GT(check_rows(kRecurrent, layer(cell, 3, 40, 5, 70, threads), kTolerance), 0);
+    }
+  }
+}
+
 // Every combination of what a problem may have.
 TEST(Recurrent, EveryOption) {
   for (const RecurrentCell cell : kCells) {

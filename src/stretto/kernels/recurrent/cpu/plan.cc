@@ -1,5 +1,7 @@
 #include "stretto/kernels/recurrent/cpu/plan.h"
 
+#include <algorithm>
+
 #include "stretto/kernels/gemm/candidates.h"
 
 namespace stretto::kernels::recurrent {
@@ -12,6 +14,9 @@ int64_t lines(int64_t floats) {
 }
 
 int64_t floats(size_t bytes) { return lines(static_cast<int64_t>(bytes / sizeof(float))); }
+
+// Sums that stay in the first-level cache beside states and weights that stream by.
+constexpr int64_t kSums = 16384 / sizeof(float);
 
 // Rows of states a multiple of this apart share one set of the first-level cache.
 constexpr int64_t kSetFloats = 4096 / sizeof(float);
@@ -38,11 +43,17 @@ Plan make_plan(const RecurrentProblem& p) {
                   .epilogue = {.bias = true}};
 
   plan.weights = floats(gemm::kPacked.packed_bytes(plan.product));
+  plan.sum_rows = p.batch;
   int64_t at = plan.weights;
   for (int i = 0; i < plan.parts; ++i) {
     Part& part = plan.part[i];
     part.panel_blocks = TileSet::kMaxVectors / part.gates;
     part.panels = (plan.blocks + part.panel_blocks - 1) / part.panel_blocks;
+    const int64_t panel = part.panel_blocks * part.gates * plan.lanes;
+    part.group =
+        p.batch == 1 ? part.panels : std::clamp<int64_t>(kSums / (p.batch * panel), 1, part.panels);
+    plan.sum_rows = std::min(plan.sum_rows, kSums / panel);
+    plan.thread_sums = std::max(plan.thread_sums, plan.sum_rows * part.group * panel);
     part.weights = at;
     part.direction_weights = plan.width * part.gates * p.hidden;
     at += p.directions * part.direction_weights;
@@ -58,9 +69,7 @@ Plan make_plan(const RecurrentProblem& p) {
   plan.cells = plan.states + 2 * states;
   plan.resets = plan.cells + (p.cell == RecurrentCell::kLstm ? states : 0);
   plan.sums = plan.resets + (resets_state ? states : 0);
-  // Of one tile, or of all panels of one row.
-  plan.thread_sums = p.batch == 1 ? lines(p.directions * plan.width * gates)
-                                  : TileSet::kMaxRows * TileSet::kMaxVectors * plan.lanes;
+  plan.thread_sums = lines(plan.thread_sums);
   plan.scratch_end = plan.sums + p.target.threads * plan.thread_sums;
   return plan;
 }

@@ -12,6 +12,7 @@ struct Part {
   int first, gates;      // of the cell's
   int64_t panel_blocks;  // blocks of units whose gates one tile computes
   int64_t panels;        // of one direction
+  int64_t group;         // panels whose sums are made before the gates of any
   int64_t weights;       // where they begin, in floats, and those of one direction
   int64_t direction_weights;
 };
@@ -25,6 +26,7 @@ struct Plan {
   int64_t row;            // from the state of one row of the batch to the next
   int parts;              // products of a step: 2 where GRU's reset gate acts on the state
   Part part[2];
+  int64_t sum_rows;     // rows of the batch whose sums a thread keeps at a time
   GemmProblem product;  // of the inputs of all steps
   // Packed: the product's constants, then these.
   int64_t weights, state_bias, peephole, packed_end;

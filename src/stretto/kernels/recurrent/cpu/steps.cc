@@ -1,12 +1,12 @@
 // The inputs of all steps are one matrix product. Then every step is a phase: the state times the
 // recurrent weights, a panel at a time, whose sums are all gates of some units, so that they become
-// the new state while they are in the first-level cache. Threads share the units, and each keeps
-// those of its share, with their weights, for all steps.
+// the new state while they are in the first-level cache: the products of as many panels as leave
+// their sums there, then their gates, so that these overlap one another. Threads share the units,
+// and each keeps those of its share, with their weights, for all steps.
 //
 // The limit with few rows is the rate at which the weights come from the cache that holds them
 // (docs/design/recurrent.md). One row therefore has a product of its own: twice as many sums as a
-// tile, so that none waits for itself, weights fetched ahead of their use from panel to panel, and
-// the gates of all panels after their products.
+// tile, so that none waits for itself, and weights fetched ahead of their use from panel to panel.
 #include "stretto/kernels/recurrent/candidates.h"
 #include "stretto/kernels/recurrent/cpu/plan.h"
 
@@ -23,7 +23,8 @@
 #define STRETTO_KERNELS_RECURRENT_STEPS_
 namespace stretto::kernels::recurrent {
 
-// One block of units of one row of the batch; all memory is padded to whole vectors.
+// Blocks of units of one row of the batch, from the first on; all memory is padded to whole
+// vectors.
 struct Block {
   const float* sums;   // what the state adds to the gates of this part
   float* inputs;       // what the inputs add to all gates
@@ -71,7 +72,7 @@ HWY_INLINE V with_peephole(const Block& b, int index, V cell, V sum) {
   return hn::MulAdd(hn::Load(Tag(), b.peephole + index * b.width), cell, sum);
 }
 
-void lstm(const RecurrentProblem& p, const RecurrentFunction* f, int, const Block& b) {
+void lstm(const RecurrentProblem& p, const RecurrentFunction* f, const Block& b) {
   const Tag d;
   const V cell = hn::Load(d, b.cell);
   const V input = apply(p, f, 0, with_peephole(b, 0, cell, gate(b, 0, 0)));
@@ -82,6 +83,27 @@ void lstm(const RecurrentProblem& p, const RecurrentFunction* f, int, const Bloc
   hn::Store(updated, d, b.cell);
   const V output = apply(p, f, 0, with_peephole(b, 1, updated, gate(b, 1, 1)));
   hn::Store(hn::Mul(output, apply(f, 2, updated)), d, b.next);
+}
+
+// An LSTM without peepholes, clipping and functions of its own.
+bool usual_lstm(const RecurrentProblem& p, const RecurrentFunction* f) {
+  return !p.peephole && !p.clips && !p.input_forget && f[0].activation == Activation::kSigmoid &&
+         f[1].activation == Activation::kTanh && f[2].activation == Activation::kTanh;
+}
+
+// One block of it: what lstm() computes, in so few instructions that neighbours overlap.
+HWY_INLINE void lstm_block(const float* HWY_RESTRICT sums, const float* HWY_RESTRICT inputs,
+                           float* HWY_RESTRICT cell, float* HWY_RESTRICT next) {
+  const Tag d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto gate = [&](int64_t index) HWY_ATTR {
+    return hn::Add(hn::Load(d, sums + index * lanes), hn::Load(d, inputs + index * lanes));
+  };
+  const V input = fast_sigmoid(d, gate(0)), output = fast_sigmoid(d, gate(1));
+  const V forget = fast_sigmoid(d, gate(2)), fresh = fast_tanh(d, gate(3));
+  const V updated = hn::MulAdd(forget, hn::Load(d, cell), hn::Mul(input, fresh));
+  hn::Store(updated, d, cell);
+  hn::Store(hn::Mul(output, fast_tanh(d, updated)), d, next);
 }
 
 // (1 - z) fresh + z state: infinities meet as in the formula.
@@ -108,8 +130,28 @@ void gru(const RecurrentProblem& p, const RecurrentFunction* f, int part, const 
   }
 }
 
-void rnn(const RecurrentProblem& p, const RecurrentFunction* f, int, const Block& b) {
+void rnn(const RecurrentProblem& p, const RecurrentFunction* f, const Block& b) {
   hn::Store(apply(p, f, 0, gate(b, 0, 0)), Tag(), b.next);
+}
+
+// Calls `finish` for `count` blocks of one row.
+template <class F>
+HWY_INLINE void each_block(const RecurrentProblem& p, int gates, Block b, int64_t count,
+                           const F& finish) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(Tag()));
+  const auto step = [lanes](auto*& pointer) {
+    if (pointer != nullptr) pointer += lanes;
+  };
+  for (int64_t i = 0; i < count; ++i) {
+    finish(b);
+    b.sums += gates * lanes;
+    b.inputs += p.gates() * lanes;
+    b.state += lanes;
+    b.next += lanes;
+    step(b.cell);
+    step(b.reset);
+    step(b.peephole);
+  }
 }
 
 // Weights are fetched so many floats ahead: about the latency of the last-level cache.
@@ -166,12 +208,21 @@ void recurrent_row(int vectors, const float* state, int64_t steps, const float* 
   }
 }
 
-void recurrent_block(const RecurrentProblem& p, const RecurrentFunction* functions, int part,
-                     const recurrent::Block& block) {
+void recurrent_blocks(const RecurrentProblem& p, const RecurrentFunction* functions, int part,
+                      int gates, const recurrent::Block& first, int64_t count) {
   using namespace recurrent_steps;
-  if (p.cell == RecurrentCell::kLstm) return lstm(p, functions, part, block);
-  if (p.cell == RecurrentCell::kGru) return gru(p, functions, part, block);
-  return rnn(p, functions, part, block);
+  const Tag d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  if (p.cell == RecurrentCell::kRnn)
+    return each_block(p, gates, first, count, [&](const Block& b) { rnn(p, functions, b); });
+  if (p.cell == RecurrentCell::kGru)
+    return each_block(p, gates, first, count, [&](const Block& b) { gru(p, functions, part, b); });
+  if (!usual_lstm(p, functions))
+    return each_block(p, gates, first, count, [&](const Block& b) { lstm(p, functions, b); });
+  for (int64_t i = 0; i < count; ++i) {
+    lstm_block(first.sums + 4 * i * lanes, first.inputs + 4 * i * lanes, first.cell + i * lanes,
+               first.next + i * lanes);
+  }
 }
 
 }  // namespace stretto::kernels::HWY_NAMESPACE
@@ -246,12 +297,12 @@ void begin(const Phase& at, const Worker& worker) {
   }
 }
 
-// The results of one block of units of a row of the batch.
-void write(const Phase& at, int64_t direction, int64_t row, int64_t block, int64_t time,
-           bool runs) {
+// The results of `blocks` blocks of units of a row of the batch.
+void write(const Phase& at, int64_t direction, int64_t row, int64_t block, int64_t blocks,
+           int64_t time, bool runs) {
   const RecurrentProblem& p = at.p;
   const int64_t first = block * at.plan.lanes;
-  const int64_t count = std::min(at.plan.lanes, p.hidden - first);
+  const int64_t count = std::min(blocks * at.plan.lanes, p.hidden - first);
   const float* next = at.state(direction, row, true) + first;
   if (at.a.y != nullptr) {
     float* y = at.a.y + p.y_row(time, direction, row) * p.hidden + first;
@@ -271,26 +322,25 @@ void finish_row(const Phase& at, int64_t direction, int64_t row, int64_t first, 
   const int64_t length = at.a.length(p, row);
   const bool runs = at.step < length;
   const int64_t time = runs && p.reverse[direction] ? length - 1 - at.step : at.step;
-  for (int64_t i = 0; i < blocks; ++i) {
-    const int64_t offset = (first + i) * plan.lanes;
-    const auto from = [&](float* base) { return base == nullptr ? nullptr : base + offset; };
-    const Block block{
-        .sums = sums + i * at.plan.part[at.part].gates * plan.lanes,
-        .inputs = at.inputs(time, direction, row, first + i),
-        .state = from(at.state(direction, row, false)),
-        .next = from(at.state(direction, row, true)),
-        .cell = from(at.cell(direction, row)),
-        .reset = from(at.reset(direction, row)),
-        .peephole =
-            p.peephole ? at.packed + plan.peephole + direction * 3 * plan.width + offset : nullptr,
-        .width = plan.width};
-    if (runs) {
-      STRETTO_ISA_SELECT(p.target.isa, recurrent_block)(p, p.functions[direction], at.part, block);
-    } else if (at.last_part()) {
-      std::copy_n(block.state, plan.lanes, block.next);
-    }
-    if (at.last_part()) write(at, direction, row, first + i, time, runs);
+  const int64_t offset = first * plan.lanes;
+  const auto from = [&](float* base) { return base == nullptr ? nullptr : base + offset; };
+  const Block block{
+      .sums = sums,
+      .inputs = at.inputs(time, direction, row, first),
+      .state = from(at.state(direction, row, false)),
+      .next = from(at.state(direction, row, true)),
+      .cell = from(at.cell(direction, row)),
+      .reset = from(at.reset(direction, row)),
+      .peephole =
+          p.peephole ? at.packed + plan.peephole + direction * 3 * plan.width + offset : nullptr,
+      .width = plan.width};
+  if (runs) {
+    STRETTO_ISA_SELECT(p.target.isa, recurrent_blocks)
+    (p, p.functions[direction], at.part, plan.part[at.part].gates, block, blocks);
+  } else if (at.last_part()) {
+    std::copy_n(block.state, blocks * plan.lanes, block.next);
   }
+  if (at.last_part()) write(at, direction, row, first, blocks, time, runs);
 }
 
 // A panel of one direction.
@@ -322,51 +372,57 @@ const float* factor(const Phase& at, int64_t direction, int64_t row) {
   return at.part == 0 ? at.state(direction, row, false) : at.reset(direction, row);
 }
 
-// Panels for several rows of the batch, a tile at a time.
-void run_tiles(const Phase& at, const Range& items) {
+// The sums of a panel for `rows` rows of the batch from `begin` on, `sum_row` apart.
+void multiply(const Phase& at, const PanelPart& panel, int64_t begin, int64_t rows, float* sums,
+              int64_t sum_row) {
+  if (at.p.batch == 1) {
+    STRETTO_ISA_SELECT(at.p.target.isa, recurrent_row)
+    (panel.vectors, factor(at, panel.direction, 0), at.p.hidden, panel.weights, panel.bias, sums);
+    return;
+  }
   const TileSet& set = tile_set(at.p.target.isa);
-  for (int64_t item = items.begin; item < items.end; ++item) {
-    const PanelPart panel = panel_at(at, item);
-    Tile tile;
-    tile.taps = &kNoTap;
-    tile.a_row = at.plan.row;
-    tile.steps = tile.last_steps = static_cast<int32_t>(at.p.hidden);
-    tile.b = panel.weights;
-    tile.bias = panel.bias;
-    tile.c = at.sums;
-    tile.c_row = panel.vectors * at.plan.lanes;
-    tile.c_vector = at.plan.lanes;
-    const EvenTiles tiles(at.p.batch, rows_in_l1(set.max_rows[panel.vectors], at.plan.row));
-    for (int64_t t = 0; t < tiles.tiles; ++t) {
-      const int64_t begin = tiles.begin(t), rows = tiles.begin(t + 1) - begin;
-      tile.a = factor(at, panel.direction, begin);
-      set.run[panel.vectors][rows](tile);
-      for (int64_t r = 0; r < rows; ++r) {
-        finish_row(at, panel.direction, begin + r, panel.first, panel.blocks,
-                   at.sums + r * tile.c_row);
-      }
-    }
+  Tile tile;
+  tile.taps = &kNoTap;
+  tile.a_row = at.plan.row;
+  tile.steps = tile.last_steps = static_cast<int32_t>(at.p.hidden);
+  tile.b = panel.weights;
+  tile.bias = panel.bias;
+  tile.c_row = sum_row;
+  tile.c_vector = at.plan.lanes;
+  const EvenTiles tiles(rows, rows_in_l1(set.max_rows[panel.vectors], at.plan.row));
+  for (int64_t t = 0; t < tiles.tiles; ++t) {
+    tile.a = factor(at, panel.direction, begin + tiles.begin(t));
+    tile.c = sums + tiles.begin(t) * sum_row;
+    set.run[panel.vectors][tiles.begin(t + 1) - tiles.begin(t)](tile);
   }
 }
 
-// Panels for one row: all products, then all gates.
-void run_row(const Phase& at, const Range& items) {
-  const auto multiply = STRETTO_ISA_SELECT(at.p.target.isa, recurrent_row);
-  float* sums = at.sums;
-  for (int64_t item = items.begin; item < items.end; ++item) {
-    const PanelPart panel = panel_at(at, item);
-    const float* state = factor(at, panel.direction, 0);
-    if (item == items.begin) {  // other threads wrote most of it
+// A group of panels at a time: their products, then their gates.
+void run_panels(const Phase& at, const Range& items) {
+  const Part& part = at.plan.part[at.part];
+  for (int64_t item = items.begin, end = item; item < items.end; item = end) {
+    const PanelPart first = panel_at(at, item);
+    end = std::min({items.end, item + part.group, (first.direction + 1) * part.panels});
+    const PanelPart last = panel_at(at, end - 1);
+    const int64_t blocks = last.first + last.blocks - first.first;
+    const int64_t width = blocks * part.gates * at.plan.lanes;
+    if (at.p.batch == 1) {  // other threads wrote most of the state
+      const float* state = factor(at, first.direction, 0);
       for (int64_t i = 0; i < at.p.hidden; i += at.plan.lanes) __builtin_prefetch(state + i);
     }
-    multiply(panel.vectors, state, at.p.hidden, panel.weights, panel.bias, sums);
-    sums += panel.vectors * at.plan.lanes;
-  }
-  sums = at.sums;
-  for (int64_t item = items.begin; item < items.end; ++item) {
-    const PanelPart panel = panel_at(at, item);
-    finish_row(at, panel.direction, 0, panel.first, panel.blocks, sums);
-    sums += panel.vectors * at.plan.lanes;
+    const EvenTiles rows(at.p.batch, static_cast<int>(at.plan.sum_rows));
+    for (int64_t r = 0; r < rows.tiles; ++r) {
+      const int64_t begin = rows.begin(r), count = rows.begin(r + 1) - begin;
+      float* sums = at.sums;
+      for (int64_t i = item; i < end; ++i) {
+        const PanelPart panel = panel_at(at, i);
+        multiply(at, panel, begin, count, sums, width);
+        sums += panel.vectors * at.plan.lanes;
+      }
+      for (int64_t row = 0; row < count; ++row) {
+        finish_row(at, first.direction, begin + row, first.first, blocks, at.sums + row * width);
+      }
+    }
   }
 }
 
@@ -392,7 +448,7 @@ void run(const RecurrentProblem& p, const Args& args, const Worker& worker) {
     return;
   }
   const Range items = split(p.directions * plan.part[at.part].panels, worker);
-  p.batch == 1 ? run_row(at, items) : run_tiles(at, items);
+  run_panels(at, items);
 }
 
 }  // namespace
