@@ -1,5 +1,6 @@
 // Compress, Gather, GatherElements, GatherND: reading by index or by a list of bools. Negative
 // indices count from the end.
+#include <atomic>
 #include <cstring>
 
 #include "stretto/ir/ops/axes.h"
@@ -57,18 +58,45 @@ void infer_elements(Inference& c) {
   c.set_output(0, c.dtype(0), c.shape(1));
 }
 
+// Copies the elements of rows [begin, end). False, with elements left out, where an index is none.
+template <typename T, typename Index>
+bool copy_elements(const ElementRows& rows, const T* from, const Index* indices, T* to,
+                   int64_t begin, int64_t end) {
+  uint64_t outside = 0;
+  const auto size = static_cast<uint64_t>(rows.size);
+  for (int64_t row = begin; row < end; ++row) {
+    const T* const base = from + rows.base(row);
+    const Index* const index = indices + row * rows.length;
+    T* const out = to + row * rows.length;
+    for (int64_t i = 0; i < rows.length; ++i) {
+      const auto given = static_cast<int64_t>(index[i]);
+      auto place = static_cast<uint64_t>(given < 0 ? given + rows.size : given);
+      outside |= place >= size ? 1 : 0;
+      place = place < size ? place : 0;
+      out[i] = base[i * rows.step + static_cast<int64_t>(place) * rows.stride];
+    }
+  }
+  return outside == 0;
+}
+
 void evaluate_elements(Evaluation& c) {
-  const Tensor& data = c.inputs[0];
-  const int64_t axis = axis_of(c.attributes, data.rank());
-  const std::vector<int64_t> from =
-      element_positions(data.shape(), c.inputs[1].shape(), c.inputs[1].as_int64s(), axis);
+  const Tensor &data = c.inputs[0], &indices = c.inputs[1];
+  const ElementRows rows(data.shape(), indices.shape(), axis_of(c.attributes, data.rank()));
   Tensor& out = make_output_like(c, 0, data);
+  if (out.count() == 0) return;
+  std::atomic<bool> fits = rows.size > 0;
+  const int64_t grain = 1 + kElementwiseGrain / rows.length;
   with_width(data.dtype(), [&]<typename T>() {
-    T* const to = data_of<T>(out);
-    parallel(c.team, out.count(), kElementwiseGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) to[i] = data_of<T>(data)[from[static_cast<size_t>(i)]];
-    });
+    const auto copy = [&](const auto* index) {
+      parallel(c.team, fits ? rows.count : 0, grain, [&](int64_t begin, int64_t end) {
+        if (!copy_elements(rows, data_of<T>(data), index, data_of<T>(out), begin, end))
+          fits = false;
+      });
+    };
+    indices.dtype() == DType::kInt32 ? copy(data_of<int32_t>(indices))
+                                     : copy(data_of<int64_t>(indices));
   });
+  if (!fits) normalized_indices(indices.as_int64s(), rows.size);  // says which
 }
 
 void infer_nd(Inference& c) {

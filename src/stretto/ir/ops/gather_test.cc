@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "stretto/ir/ops/run_operator.h"
 
 namespace stretto::ir {
@@ -20,6 +22,17 @@ TEST(GatherElements, PicksAlongTheAxis) {
       error_of("GatherElements", {ramp({2, 3}), ints({3, 1}, {0, 0, 0})}, {{"axis", int64_t{1}}})
           .find("does not fit"),
       std::string::npos);
+  // Along an axis before the last, from rows that are longer than those of the indices.
+  expect_values(run("GatherElements",
+                    {ramp({2, 2, 3}), ints({2, 3, 2}, {1, 0, 0, -1, -2, 1, 0, 0, 1, 1, -1, 0})},
+                    {{"axis", int64_t{1}}}),
+                {2, 3, 2}, {3, 1, 0, 4, 0, 4, 6, 7, 9, 10, 9, 7});
+  for (const int64_t index : {3, -4}) {
+    EXPECT_NE(
+        error_of("GatherElements", {ramp({2, 3}), ints({1, 2}, {0, index})}, {{"axis", int64_t{1}}})
+            .find(fmt::format("{} is outside [-3, 3)", index)),
+        std::string::npos);
+  }
 }
 
 TEST(GatherND, TuplesAndBatches) {

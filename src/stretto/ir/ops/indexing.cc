@@ -1,5 +1,7 @@
 #include "stretto/ir/ops/indexing.h"
 
+#include <utility>
+
 #include "stretto/base/error.h"
 
 namespace stretto::ir::ops {
@@ -30,18 +32,31 @@ void check_elements_shape(const Shape& data, const Shape& indices, int64_t axis,
   }
 }
 
+ElementRows::ElementRows(const Shape& data, const Shape& indices, int64_t axis)
+    : length(indices.back()), size(data[axis]), outer_(indices), strides_(row_major_strides(data)) {
+  outer_.pop_back();
+  count = element_count(outer_);
+  stride = std::exchange(strides_[axis], 0);
+  step = strides_.back();
+}
+
+int64_t ElementRows::base(int64_t row) const {
+  int64_t position = 0;
+  for (size_t j = outer_.size(); j-- > 0; row /= outer_[j])
+    position += row % outer_[j] * strides_[j];
+  return position;
+}
+
 std::vector<int64_t> element_positions(const Shape& data, const Shape& indices,
                                        const std::vector<int64_t>& values, int64_t axis) {
-  const std::vector<int64_t> strides = row_major_strides(data);
+  const ElementRows rows(data, indices, axis);
   std::vector<int64_t> positions(values.size());
-  for (size_t i = 0; i < values.size(); ++i) {
-    int64_t position = normalized(values[i], data[axis]) * strides[axis];
-    auto rest = static_cast<int64_t>(i);
-    for (size_t j = indices.size(); j-- > 0;) {
-      if (static_cast<int64_t>(j) != axis) position += rest % indices[j] * strides[j];
-      rest /= indices[j];
+  for (int64_t row = 0; row < rows.count; ++row) {
+    const int64_t base = rows.base(row), first = row * rows.length;
+    for (int64_t i = 0; i < rows.length; ++i) {
+      const auto at = static_cast<size_t>(first + i);
+      positions[at] = base + i * rows.step + normalized(values[at], rows.size) * rows.stride;
     }
-    positions[i] = position;
   }
   return positions;
 }

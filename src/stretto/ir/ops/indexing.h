@@ -13,6 +13,18 @@ std::vector<int64_t> normalized_indices(std::vector<int64_t> indices, int64_t si
 
 // GatherElements and ScatterElements: indices may not reach beyond data off the axis.
 void check_elements_shape(const Shape& data, const Shape& indices, int64_t axis, bool scatter);
+// The rows of `indices` along its last axis, and where they point in `data`: the index at `i` of a
+// row is of the element base(row) + i * step + index * stride.
+struct ElementRows {
+  ElementRows(const Shape& data, const Shape& indices, int64_t axis);
+  int64_t base(int64_t row) const;
+  int64_t count, length;       // of rows, and of indices in each
+  int64_t size, stride, step;  // size: an index lies below
+
+ private:
+  Shape outer_;  // of indices, but for the last axis
+  std::vector<int64_t> strides_;
+};
 // One position in `data` per index: the index's own coordinates, the axis' one replaced by it.
 std::vector<int64_t> element_positions(const Shape& data, const Shape& indices,
                                        const std::vector<int64_t>& values, int64_t axis);
