@@ -26,16 +26,16 @@ constexpr int kSpinningLooks = 2;
 
 }  // namespace
 
-Dealer::Dealer(int threads, std::vector<int> units)
+Dealer::Dealer(int threads, std::vector<int> units, bool has_team)
     : threads_(threads),
       units_(std::move(units)),
       open_(units_.size()),
       places_(std::make_unique<Place[]>(threads < 1 ? 0 : static_cast<size_t>(threads))),
       forks_(forks()),
-      team_(threads) {}
+      team_(has_team ? threads : 1) {}
 
 void Dealer::run(const Job& job) {
-  if (threads_ == 1) return run_alone(job);
+  if (team_.size() == 1) return run_alone(job);
   if (forks_ != forks()) {  // in a child: the threads that held units are not here
     forks_ = forks();
     for (int i = 0; i < threads_; ++i) places_[i].occupant.reset();
@@ -90,7 +90,10 @@ void Dealer::run_alone(const Job& job) {
     if (units_[step] == 0) {
       job.alone(step);
     } else {
-      job.unit(step, Worker{});
+      for (int share = 0; share < threads_; ++share) {
+        job.unit(step, Worker{.index = share, .count = threads_});
+        if (share + 1 < threads_) job.check();
+      }
     }
     job.check();
     if (!job.seconds.empty()) job.seconds[step] += now_s() - start;

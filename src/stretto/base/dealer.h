@@ -24,7 +24,8 @@ namespace stretto {
 class Dealer {
  public:
   // Units of each share of each step; 0: a step that the caller does alone. Throws as ThreadTeam.
-  Dealer(int threads, std::vector<int> units);
+  // Without a team the caller does all shares of each step, as in run_alone().
+  Dealer(int threads, std::vector<int> units, bool has_team = true);
 
   struct Job {
     // Does unit `worker.unit` of share `worker.index` of a step, on any thread of the team. What it
@@ -45,6 +46,9 @@ class Dealer {
   // has thrown, when nobody works on any step any more.
   void run(const Job& job);
 
+  // The same by the caller's thread only: the others are left asleep.
+  void run_alone(const Job& job);
+
   // For steps without units.
   ThreadTeam& team() { return team_; }
 
@@ -56,7 +60,6 @@ class Dealer {
     Occupant occupant;
   };
 
-  void run_alone(const Job& job);
   void run_steps(uint64_t first);
   void work(int thread);
   void take_part(int thread, uint64_t tag, int step);

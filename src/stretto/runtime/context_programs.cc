@@ -95,8 +95,7 @@ ContextPrograms::Ready ContextPrograms::get(const StateLayout& layout,
   }
   if (ready.pool) return ready;
   if (!ready.program) ready.program = make(layout, shapes, rows, last);
-  ready.pool =
-      std::make_shared<ExecutorPool>(*ready.program, executor_limit(ready.program->target.threads));
+  ready.pool = std::make_shared<ExecutorPool>(*ready.program);
   std::vector<std::shared_ptr<ExecutorPool>> dropped;  // their threads end when others may go on
   const std::lock_guard lock(mutex_);
   if (Runner* found = find()) {

@@ -36,8 +36,8 @@ bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) 
 }  // namespace
 
 struct Executor::State {
-  explicit State(const Program& p)
-      : program(p), steps(deal(p)), dealer(p.target.threads, units_of(steps)) {}
+  State(const Program& p, bool has_team)
+      : program(p), steps(deal(p)), dealer(p.target.threads, units_of(steps), has_team) {}
 
   const Program& program;
   const std::vector<DealtStep> steps;
@@ -84,8 +84,8 @@ struct Executor::State {
   }
 };
 
-Executor::Executor(const Program& program, ArenaShelf* shelf)
-    : state_(std::make_unique<State>(program)) {
+Executor::Executor(const Program& program, ArenaShelf* shelf, bool has_team)
+    : state_(std::make_unique<State>(program, has_team)) {
   State& s = *state_;
   s.shelf = shelf;
   const auto place = [&](int64_t bytes) {
@@ -152,11 +152,20 @@ void Executor::resolve_arena() {
 }
 
 void Executor::run(std::span<const void* const> inputs, std::span<void* const> outputs) {
-  run_timed(inputs, outputs, {});
+  run(inputs, outputs, {}, false);
+}
+
+void Executor::run_alone(std::span<const void* const> inputs, std::span<void* const> outputs) {
+  run(inputs, outputs, {}, true);
 }
 
 void Executor::run_timed(std::span<const void* const> inputs, std::span<void* const> outputs,
                          std::span<double> seconds) {
+  run(inputs, outputs, seconds, false);
+}
+
+void Executor::run(std::span<const void* const> inputs, std::span<void* const> outputs,
+                   std::span<double> seconds, bool alone) {
   State& s = *state_;
   struct Lease {  // of the shelf's memory, for this run
     explicit Lease(State& state) : s(state) {
@@ -189,11 +198,12 @@ void Executor::run_timed(std::span<const void* const> inputs, std::span<void* co
   if (!seconds.empty()) s.step_seconds.assign(s.steps.size(), 0);
   const auto unit = [&](int step, const Worker& worker) { s.execute(s.steps[step], worker); };
   const auto check = [] { check_interrupt(); };
-  const auto alone = [&](int step) { s.interpret(s.steps[step].instruction); };
-  s.dealer.run({.unit = unit,
-                .alone = alone,
-                .check = check,
-                .seconds = seconds.empty() ? std::span<double>() : s.step_seconds});
+  const auto interpret = [&](int step) { s.interpret(s.steps[step].instruction); };
+  const Dealer::Job job{.unit = unit,
+                        .alone = interpret,
+                        .check = check,
+                        .seconds = seconds.empty() ? std::span<double>() : s.step_seconds};
+  alone ? s.dealer.run_alone(job) : s.dealer.run(job);
   for (size_t i = 0; i < s.steps.size() && !seconds.empty(); ++i) {
     seconds[s.steps[i].instruction] += s.step_seconds[i];
   }

@@ -13,13 +13,17 @@ namespace stretto::runtime {
 class Executor {
  public:
   // Resolves every operand once. The program outlives the executor, and so does the shelf that its
-  // activations come from in each run; null: it has memory of its own.
-  explicit Executor(const Program& program, ArenaShelf* shelf = nullptr);
+  // activations come from in each run; null: it has memory of its own. Without a team of threads it
+  // runs as run_alone() does.
+  explicit Executor(const Program& program, ArenaShelf* shelf = nullptr, bool has_team = true);
   ~Executor();
 
   // Dense row-major memory in model order. Pointers aligned to kAlignment are used in place, others
   // go through a copy. Allocates nothing and takes no lock, interpreted nodes and shelves excepted.
   void run(std::span<const void* const> inputs, std::span<void* const> outputs);
+
+  // The same results on the caller's thread only, for when others need the cores.
+  void run_alone(std::span<const void* const> inputs, std::span<void* const> outputs);
 
   // As run(), with the seconds of every instruction added to `seconds` (one per instruction).
   void run_timed(std::span<const void* const> inputs, std::span<void* const> outputs,
@@ -27,6 +31,8 @@ class Executor {
 
  private:
   void resolve_arena();
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs,
+           std::span<double> seconds, bool alone);
   struct State;
   std::unique_ptr<State> state_;
 };

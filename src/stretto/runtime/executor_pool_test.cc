@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <set>
 #include <thread>
 
@@ -46,6 +47,48 @@ TEST(ExecutorPool, OneMoreCallerWaitsForTheFirstThatIsDone) {
   a.reset();
   late.join();
   EXPECT_EQ(got.load(), freed);
+}
+
+// As many callers as cores: each has one to itself, also where a team has all cores.
+TEST(ExecutorPool, ManyCallersRunAlone) {
+  const int cores = cpu_info().cores;
+  if (cores < 2) GTEST_SKIP() << "one core";
+  const Model model = model_of(kSmallNet, cores);
+  const Program& program = *model.state().program;
+  EXPECT_EQ(alone_limit(program), 2 * cores - 1);
+  EXPECT_EQ(alone_limit(*model_of(kSmallNet, 1).state().program), cores);
+  Tensor x(DType::kFloat32, model.inputs()[0].shape);
+  for (int64_t i = 0; i < x.count(); ++i)
+    x.mutable_values<float>()[i] = static_cast<float>(i % 13) / 13;
+  const auto expected = Session(model).run({x});
+  ExecutorPool pool(program);
+  std::vector<std::unique_ptr<ExecutorPool::Lease>> leases;
+  std::set<Executor*> executors;
+  leases.push_back(std::make_unique<ExecutorPool::Lease>(pool));
+  EXPECT_FALSE(ExecutorPool::Inside::crowded());
+  executors.insert(&leases.back()->executor());
+  for (int i = 1; i < cores; ++i) {
+    // As callers of other sessions are.
+    std::vector<std::unique_ptr<ExecutorPool::Inside>> more(static_cast<size_t>(cores));
+    for (auto& inside : more) inside = std::make_unique<ExecutorPool::Inside>();
+    EXPECT_TRUE(ExecutorPool::Inside::crowded());
+    leases.push_back(std::make_unique<ExecutorPool::Lease>(pool));
+    executors.insert(&leases.back()->executor());
+    std::vector<Tensor> results;
+    std::vector<void*> to;
+    for (const TensorSpec& spec : program.outputs) {
+      results.emplace_back(spec.dtype, spec.shape);
+      to.push_back(results.back().mutable_data());
+    }
+    const void* from[] = {x.data()};
+    leases.back()->run(from, to);
+    for (size_t o = 0; o < results.size(); ++o) {
+      EXPECT_EQ(std::memcmp(results[o].data(), expected[o].data(), results[o].bytes()), 0);
+    }
+  }
+  EXPECT_EQ(executors.size(), static_cast<size_t>(cores)) << "none is shared";
+  leases.clear();
+  EXPECT_FALSE(ExecutorPool::Inside::crowded());
 }
 
 // Whoever is not woken hangs here for good.

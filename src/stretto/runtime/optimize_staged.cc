@@ -81,8 +81,7 @@ Tuning tune_pieces(StagedTrial& trial, Staged& staged, const OptimizeOptions& op
     tuning.used.merge(tuned.selector->used());
     tuning.known.merge(tuned.known);
     piece.program = std::make_shared<Program>(std::move(tuned.compiled.program));
-    piece.pool = std::make_shared<ExecutorPool>(*piece.program,
-                                                executor_limit(piece.program->target.threads));
+    piece.pool = std::make_shared<ExecutorPool>(*piece.program);
   }
   for (const auto& [name, row] : options.force) {
     if (found.count(name) > 0 || is_family(name) || !trial.failure.empty()) continue;

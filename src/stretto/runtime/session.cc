@@ -30,9 +30,7 @@ struct Session::State {
   struct Runner {
     explicit Runner(std::shared_ptr<const runtime::Program> p,
                     std::shared_ptr<runtime::ArenaShelf> s = nullptr)
-        : program(std::move(p)),
-          shelf(std::move(s)),
-          pool(*program, runtime::executor_limit(program->target.threads), shelf.get()) {}
+        : program(std::move(p)), shelf(std::move(s)), pool(*program, shelf.get()) {}
 
     std::shared_ptr<const runtime::Program> program;
     std::shared_ptr<runtime::ArenaShelf> shelf;
@@ -172,7 +170,7 @@ void Session::run_tensors(std::span<const void* const> inputs, std::span<void* c
       runner = state_->runner(shapes, rows);
     }
   }
-  runtime::ExecutorPool::Lease(runner->pool).executor().run(inputs, outputs);
+  runtime::ExecutorPool::Lease(runner->pool).run(inputs, outputs);
 }
 
 // Shapes are known after the run only, so the outputs are copied.
@@ -268,7 +266,7 @@ std::vector<Tensor> Session::run(std::span<const Tensor> inputs) {
     results.emplace_back(spec.dtype, spec.shape);
     to.push_back(results.back().mutable_data());
   }
-  runtime::ExecutorPool::Lease(runner->pool).executor().run(from, to);
+  runtime::ExecutorPool::Lease(runner->pool).run(from, to);
   return results;
 }
 

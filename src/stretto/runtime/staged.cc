@@ -200,7 +200,7 @@ std::shared_ptr<StagePiece> Staged::make_piece(ImportedModel model) {
   kernels::Target target = options_.target;
   if (piece->light) target.threads = 1;
   piece->program = siblings_->compile(std::move(model), target, {}, !piece->light);
-  piece->pool = std::make_shared<ExecutorPool>(*piece->program, executor_limit(target.threads));
+  piece->pool = std::make_shared<ExecutorPool>(*piece->program);
   ++programs_;
   const int64_t arena = piece->program->arena_bytes;
   for (int64_t most = memory_bytes_; most < arena;) {

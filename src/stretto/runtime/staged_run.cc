@@ -85,7 +85,7 @@ void Staged::Run::piece(const Stage& stage, Environment& environment) {
       results.emplace_back(spec.dtype, spec.shape);
       to.push_back(results.back().mutable_data());
     }
-    ExecutorPool::Lease(*piece.pool).executor().run(from, to);
+    ExecutorPool::Lease(*piece.pool).run(from, to);
   }
   for (const auto& [name, place] : stage.outputs) environment.own[name] = {results[place], false};
 }

@@ -290,7 +290,7 @@ std::vector<Tensor> StatefulPrograms::run_samples(const std::map<std::string, Te
     to.push_back(target.mutable_data());
     replaced.push_back({at, alone ? samples.first : -1, std::move(target)});
   }
-  ExecutorPool::Lease(*ready.pool).executor().run(from, to);
+  ExecutorPool::Lease(*ready.pool).run(from, to);
   for (size_t o = 0; o < results.size(); ++o) {
     if (layout.output_indices[o] != samples.last) continue;
     results[o] = last_of(results[o], samples.places);
