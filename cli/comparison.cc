@@ -66,7 +66,7 @@ void print_comparison(const Comparison& comparison) {
     for (const std::string& line : result.last_words) fmt::print("  {}\n", line);
   }
   if (const std::string busy = describe(comparison.other_work); !busy.empty()) {
-    fmt::print("{} meanwhile, so times are noisy: compare again when they have ended\n", busy);
+    fmt::print("{} meanwhile, so times are noisy: compare again on a quiet machine\n", busy);
   }
 }
 

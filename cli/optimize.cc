@@ -53,7 +53,7 @@ void print_summary(const Model& model, const json& report) {
   if (!busy.empty() && measured(report)) {
     fmt::print(
         "{} meanwhile, so times are noisy, and kernels may be other than the fastest: optimise "
-        "again when they have ended\n",
+        "again on a quiet machine\n",
         busy);
   }
 }

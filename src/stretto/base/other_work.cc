@@ -33,7 +33,8 @@ double own_seconds() {
          seconds(ended.ru_utime) + seconds(ended.ru_stime);
 }
 
-// utime and stime of proc(5); fields are counted from behind the name, which may hold anything.
+// With the threads that have ended, which schedstat, finer as it is, does not tell any more: utime
+// and stime of proc(5). Fields are counted from behind the name, which may hold anything.
 double seconds_of(pid_t process, double tick_s) {
   std::ifstream file(fmt::format("/proc/{}/stat", process));
   std::string line;
