@@ -36,13 +36,18 @@ class Closable {
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
 
-    // These three need no lock.
+    // These need no lock.
     T& operator*() const { return *object_; }
     T* operator->() const { return object_.get(); }
-    // To be called at least every 0.1 s by calls that block. Throws when the object is being
-    // closed.
+    // To be called at least every 0.1 s by calls that block and that `wake` does not end. Throws
+    // when the object is being closed.
     void check() const {
       if (owner_.closing_) throw CommError(-1, "", owner_.what_ + " was closed");
+    }
+    // The same for calls that `wake` ends, which must not return before: throws when the calling
+    // thread closes the object while it is inside of it, as a signal handler can.
+    void check_own() const {
+      if (owner_.closer_ == std::this_thread::get_id()) check();
     }
 
    private:
@@ -69,6 +74,7 @@ class Closable {
   // that do not use check().
   template <typename Wake>
   void close(Wake&& wake) {
+    closer_ = std::this_thread::get_id();
     closing_ = true;
     if (forked()) {
       // Its threads are not in this process, so its destructor could not end.
@@ -99,6 +105,7 @@ class Closable {
   std::shared_ptr<T> object_;
   std::vector<std::thread::id> users_;
   std::atomic<bool> closing_ = false;
+  std::atomic<std::thread::id> closer_{};
 };
 
 }  // namespace stretto::python

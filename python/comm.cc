@@ -121,7 +121,8 @@ class CommEngine {
 
   ~CommEngine() { close(); }
 
-  // Threads that wait for an operation get a CommError within 0.1 s.
+  // Threads that wait for an operation get a CommError when nothing reads or writes their memory
+  // any more: in about a second at most.
   void close() {
     const bool forked = engine_.forked();
     engine_.close([](Engine& engine) { engine.close(); });
@@ -179,24 +180,29 @@ class CommEngine {
     return start(group, operation, queue ? Delivery::kQueue : Delivery::kWait);
   }
 
-  // All-reduces a tensor in place, exactly. Nothing when the engine cannot work on its memory. What
-  // submit() has as keywords takes longer to hand over than a small all-reduce does.
-  std::optional<Handle> all_reduce(Group group, nb::handle tensor, uint8_t reduction,
-                                   double timeout_s, bool blocking) {
-    if (!classes_.add(tensor)) return std::nullopt;
+  // All-reduces a tensor in place, exactly, and waits for it if `blocking`. False when the engine
+  // cannot work on its memory. What submit() has as keywords takes longer to hand over than a small
+  // all-reduce does. `begun` gets the handle as soon as there is one: whatever Python raises later,
+  // its caller knows that the memory is in use.
+  bool all_reduce(Group group, nb::handle tensor, uint8_t reduction, double timeout_s,
+                  bool blocking, nb::list begun) {
+    if (!classes_.add(tensor)) return false;
     const std::optional<DenseTensor> dense = classes_.dense(tensor);
-    if (!dense) return std::nullopt;
+    if (!dense) return false;
     int64_t count = 1;
     for (const int64_t size : dense->shape) count *= size;
-    return start(group, {.kind = Kind::kAllReduce,
-                         .dtype = dense->dtype,
-                         .reduction = static_cast<ReduceOp>(reduction),
-                         .count = count,
-                         .input = dense->data,
-                         .output = dense->data,
-                         .codec = "none",
-                         .timeout_s = timeout_s,
-                         .blocking = blocking});
+    const Handle handle = start(group, {.kind = Kind::kAllReduce,
+                                        .dtype = dense->dtype,
+                                        .reduction = static_cast<ReduceOp>(reduction),
+                                        .count = count,
+                                        .input = dense->data,
+                                        .output = dense->data,
+                                        .codec = "none",
+                                        .timeout_s = timeout_s,
+                                        .blocking = blocking});
+    begun.append(handle);
+    if (blocking) wait(handle, -1);
+    return true;
   }
 
   void step(Group group) {
@@ -219,7 +225,7 @@ class CommEngine {
     const Use engine = use();
     return wait_in_slices(
         timeout_s, [&](double slice) { return engine->wait(handle, slice); },
-        [&] { engine.check(); });
+        [&] { engine.check_own(); });
   }
 
   std::vector<std::tuple<Handle, nb::object, int>> next_completions(double timeout_s) {
@@ -399,7 +405,7 @@ void bind_comm(nb::module_& m) {
            "output_counts"_a = std::vector<int64_t>(), "timeout_s"_a = 0.0, "rendezvous"_a = false,
            "blocking"_a = false)
       .def("all_reduce", &CommEngine::all_reduce, "group"_a, "tensor"_a, "reduction"_a,
-           "timeout_s"_a, "blocking"_a)
+           "timeout_s"_a, "blocking"_a, "begun"_a)
       .def("step", &CommEngine::step, "group"_a = kWorld)
       .def("link_model", &CommEngine::link_model, "group"_a = kWorld)
       .def("poll", [](CommEngine& e, Handle handle) { return e.use()->poll(handle); })

@@ -3,6 +3,7 @@
 #include <nanobind/ndarray.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "tensors.h"
@@ -27,6 +28,13 @@ struct ExchangeTable {
 
 constexpr uint32_t kMajor = 1;
 constexpr const char* kCapsule = "dlpack_exchange_api";
+
+// PyTorch describes its integers of 1 to 7 bits as bytes. Their names end in their number of bits.
+bool whole_bytes(nb::handle tensor, DType dtype) {
+  if (dtype != DType::kInt8 && dtype != DType::kUInt8) return true;
+  const nb::object type = tensor.attr("dtype");
+  return std::string_view(nb::str(type).c_str()).ends_with("int8");
+}
 
 bool contiguous(const nb::dlpack::dltensor& t) {
   if (!t.strides) return true;
@@ -57,8 +65,10 @@ std::optional<DenseTensor> TensorClass::dense(nb::handle tensor) const {
     return std::nullopt;
   }
   const std::optional<DType> dtype = find_dtype(t.dtype);
-  if (!dtype || t.device.device_type != nb::device::cpu::value || !contiguous(t))
+  if (!dtype || t.device.device_type != nb::device::cpu::value || !contiguous(t) ||
+      !whole_bytes(tensor, *dtype)) {
     return std::nullopt;
+  }
   // A view of negated values, which the table does not mention.
   static PyObject* const is_neg = PyUnicode_InternFromString("is_neg");
   PyObject* const self = tensor.ptr();

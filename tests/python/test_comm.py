@@ -1,8 +1,11 @@
 """stretto.comm on plain arrays: defaults and errors. Two ranks are two threads of this process."""
 
+import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -73,6 +76,51 @@ def test_closing_wakes_threads_that_wait(engines):
   assert len(caught) == 4
   # Those that came before it got the one, those that came after it the other.
   assert {type(error) for error in caught} <= {stretto.CommError, stretto.InvalidArgumentError}
+
+
+THEN_STOPS = """
+import os, signal, sys
+import numpy as np
+import stretto.comm
+
+engine = stretto.comm.Engine(sys.argv[1], 1, 2)
+engine.all_reduce(np.zeros(4, np.float32))
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_a_wait_ends_when_a_closed_engine_is_done_with_its_memory(tmp_path, monkeypatch):
+  monkeypatch.setenv("STRETTO_HOST", "a")
+  other = subprocess.Popen([sys.executable, "-c", THEN_STOPS, f"{tmp_path}/meet"],
+                           env={**os.environ, "STRETTO_HOST": "b"})
+  try:
+    engine = stretto.comm.Engine(f"{tmp_path}/meet", 0, 2)
+    engine.all_reduce(np.zeros(4, np.float32))
+    os.waitpid(other.pid, os.WUNTRACED)
+    array = np.zeros(8 << 20, np.float32)  # more than the other takes from its socket
+    handle = engine.start_all_reduce(array)
+    ended, waits = [], threading.Event()
+
+    def wait():
+      waits.set()
+      try:
+        engine.wait(handle)
+      except stretto.CommError:
+        ended.append(time.monotonic())
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    waits.wait(60)
+    time.sleep(1)
+    begun = time.monotonic()
+    engine.close()  # goes on to send for about a second
+    closed = time.monotonic()
+    waiter.join(60)
+    assert closed - begun > 0.5
+    assert ended and ended[0] - begun > 0.5
+  finally:
+    os.kill(other.pid, signal.SIGKILL)
+    other.wait()
 
 
 MANY_RECORDS = """

@@ -5,12 +5,15 @@ import os
 import signal
 import threading
 import time
+import weakref
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch_checks import same, total, value
+
+import stretto
 
 
 def check_work_of_a_call_that_waits(rank, size):
@@ -58,3 +61,56 @@ def check_ctrl_c_in_a_call_that_waits(rank, size):
     dist.all_reduce(x)
     same(x, total(size))
   dist.barrier()
+
+
+class Interrupted:
+  """An engine during which Ctrl-C comes when an all-reduce has just begun."""
+
+  def __init__(self, native):
+    self.native = native
+
+  def __getattr__(self, name):
+    return getattr(self.native, name)
+
+  def all_reduce(self, *arguments):
+    assert self.native.all_reduce(*arguments)
+    raise KeyboardInterrupt
+
+
+def check_ctrl_c_when_an_all_reduce_has_begun(rank, size):
+  """Before anything in Python knows its handle: the tensor lives as long as the operation."""
+  engine, x = dist.group.WORLD.engine, value(rank)
+  others = dist.new_group(list(range(1, size)))
+  if rank == 0:
+    native, engine.native = engine.native, Interrupted(engine.native)
+    try:
+      dist.all_reduce(x, async_op=True)
+    except KeyboardInterrupt:
+      memory = weakref.ref(x)
+      del x
+    finally:
+      engine.native = native
+    assert memory() is not None
+    dist.send(torch.ones(1), 1)
+  elif rank == 1:
+    dist.recv(torch.ones(1), 0)
+  if rank > 0:
+    dist.barrier(others)
+    dist.all_reduce(x)
+    same(x, total(size))
+  dist.barrier()
+  if rank == 0:
+    while memory() is not None:  # until the completion thread has seen the end
+      time.sleep(0.01)
+
+
+def check_integers_of_fewer_than_eight_bits(rank, size):
+  """PyTorch hands them over as bytes, as which they must not be added."""
+  if not hasattr(torch, "uint4"):
+    return
+  try:
+    dist.all_reduce(torch.zeros(4, dtype=torch.uint8).view(torch.uint4))
+  except stretto.InvalidArgumentError as error:
+    assert "uint4" in str(error)
+  else:
+    raise AssertionError("bytes were added")

@@ -24,13 +24,14 @@ from stretto.torch import (
   _policies,
   _process_group,
   _segments,
+  _small,
   _transfers,
   _work,
 )
 
 # What DDP's reducer and torch's collectives call, and what that calls.
 CALLED = (_attach, _buffers, _calls, _comm_arguments, _completions, _described, _jobs, _names,
-          _non_finite, _policies, _process_group, _segments, _transfers, _work, comm)
+          _non_finite, _policies, _process_group, _segments, _small, _transfers, _work, comm)
 
 
 def marker() -> Callable[[types.CodeType], object]:

@@ -39,24 +39,31 @@ def all_reduce_small(group: ProcessGroup, tensors, opts) -> Work | None:
     return None
   operation, blocking = opts.reduceOp, not getattr(opts, "asyncOp", True)
   number = SUM if operation == TORCH_SUM else group.reduction(operation, tensor, "all_reduce")
-  handle = engine.native.all_reduce(group.group, tensor, number, group.limit_s(opts), blocking)
-  if handle is None:
-    return None
-  group._sequence += 1
+  begun: list[int] = []  # the handle, from the moment when the operation runs
+  arguments = group.group, tensor, number, group.limit_s(opts), blocking, begun
   if not blocking:
-    return waiting(group, tensor, handle)
+    work = waiting(group, tensor, begun)
+    if not engine.native.all_reduce(*arguments):
+      return None
+    group._sequence += 1
+    return work
+  group._sequence += 1
   try:
-    engine.native.wait(handle)
-  except Error as error:
-    group.job.error = error
-    raise
-  except BaseException:  # Ctrl-C: the operation goes on, and the Work keeps the memory for it
-    waiting(group, tensor, handle)
+    if not engine.native.all_reduce(*arguments):
+      group._sequence -= 1  # the other way counts it
+      return None
+  except BaseException as error:
+    if not begun:
+      group._sequence -= 1
+    elif isinstance(error, Error):
+      group.job.error = error
+    else:  # Ctrl-C: the operation goes on, and the Work keeps the memory for it
+      waiting(group, tensor, begun)
     raise
   work = Finished()
   work._group, work._result = group, [tensor]
   return work
 
 
-def waiting(group: ProcessGroup, tensor: torch.Tensor, handle: int) -> Work:
-  return Work(group, "all_reduce", [tensor], [tensor], None, -1.0).waiting_for([handle])
+def waiting(group: ProcessGroup, tensor: torch.Tensor, handles: list[int]) -> Work:
+  return Work(group, "all_reduce", [tensor], [tensor], None, -1.0).waiting_for(handles)

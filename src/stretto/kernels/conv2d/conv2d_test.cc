@@ -438,6 +438,20 @@ TEST(Conv2d, KernelsAsLargeAsTheMap) {
   check_all(p, "causal 1-D");
 }
 
+TEST(Conv2d, LongWindows) {
+  Conv2dProblem p = square(1, 30, 20, 11, 2, 5);
+  p.kernel_h = 41;
+  p.pad_top = p.pad_bottom = 20;
+  check_all(p, "first layer over a spectrogram");
+  p = square(1, 1, 40, 1, 1, 0);
+  p.w = 700;
+  p.kernel_w = 250;
+  p.stride_w = 50;
+  check_all(p, "frames of a signal");
+  p.pad_left = p.pad_right = 125;
+  check_all(p, "frames of a padded signal");
+}
+
 TEST(Conv2d, Activations) {
   for (const Activation activation : activations()) {
     for (bool after : {false, true}) {

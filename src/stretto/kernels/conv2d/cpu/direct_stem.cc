@@ -15,13 +15,16 @@
 namespace stretto::kernels::conv2d {
 namespace {
 
-constexpr int64_t kMostTaps = 128;
+constexpr int64_t kMostRuns = 128;
 
 struct Plan {
   int64_t block, taps, out_blocks;
   Panels panels;
   Axis vertical, horizontal;
 };
+
+// Without dilation a kernel row is one run, with it every tap is one.
+bool runs_are_rows(const Conv2dProblem& p) { return p.dilation_w == 1; }
 
 Plan make_plan(const Conv2dProblem& p) {
   const int64_t block = p.target.block(), out_blocks = blocks_of(p.k, block);
@@ -54,7 +57,7 @@ double cycles(const Conv2dProblem& p, const Plan& plan) {
     add_tiles(work, plan.vertical, plan.horizontal, set.max_rows[v], panels, v, 1,
               [&](const Patch& patch) {
                 const PatchTiles cut(patch, set.max_rows[v]);
-                const int64_t across = p.dilation_w == 1 ? 1 : patch.taps_across();
+                const int64_t across = runs_are_rows(p) ? 1 : patch.taps_across();
                 runs +=
                     panels * channels *
                     static_cast<double>(cut.lines * cut.tiles.tiles * patch.taps_down() * across);
@@ -78,7 +81,9 @@ Fit fits(const Conv2dProblem& p) {
   if (p.x_layout != Layout::kPlain) return Fit::no("input is not plain");
   if (p.y_layout != Layout::kBlocked) return Fit::no("needs a blocked output");
   if (p.groups != 1) return Fit::no("grouped");
-  if (static_cast<int64_t>(p.kernel_h) * p.kernel_w > kMostTaps) return Fit::no("kernel too large");
+  if (int64_t{p.kernel_h} * (runs_are_rows(p) ? 1 : p.kernel_w) > kMostRuns) {
+    return Fit::no("kernel too large");
+  }
   return Fit::yes(expected_share(p.target, problem_flops(p), cycles(p, make_plan(p))));
 }
 
@@ -108,7 +113,7 @@ void pack(const Conv2dProblem& p, std::span<const Tensor> constants, std::byte* 
 
 // The runs of taps that `patch` sees in one channel; sets their length.
 void list_runs(const Conv2dProblem& p, const Patch& patch, int64_t width, Tap* taps, Tile& tile) {
-  const bool whole_rows = p.dilation_w == 1;
+  const bool whole_rows = runs_are_rows(p);
   tile.tap_count = 0;
   for (int64_t r = patch.r; r < patch.r_end; ++r) {
     for (int64_t s = patch.s; s < (whole_rows ? patch.s + 1 : patch.s_end); ++s) {
@@ -129,7 +134,7 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
   const int64_t depth = p.c * plan.taps, out_plane = out_h * out_w * block;
 
   Tile tile;
-  Tap taps[kMostTaps];
+  Tap taps[kMostRuns];
   tile.taps = taps;
   tile.a_group = p.h * p.w;
   tile.groups = static_cast<int32_t>(p.c);
