@@ -357,13 +357,14 @@ Comparison time_with_peers(const Model& any, const PeerOptions& options) {
     std::shuffle(order.begin(), order.end(), random);
     for (Engine* engine : order) time_engine(*engine, options.seconds / kRounds);
   }
-  Comparison comparison{.other_work = meter.read()};
+  Comparison comparison;
   for (Engine& engine : engines) {
     keep_last_words(engine);
     comparison.engines.push_back(std::move(engine.result));
   }
   EngineResult& ours = comparison.engines.front();
   if (!ours.failure.empty()) ours = time_here(model, inputs, options.seconds);
+  comparison.other_work = meter.read();
   return comparison;
 }
 

@@ -24,6 +24,11 @@ ArenaShelf::Arena ArenaShelf::take(int64_t bytes) {
   return arena;
 }
 
+int64_t ArenaShelf::least_bytes() {
+  const std::lock_guard lock(mutex_);
+  return least_bytes_;
+}
+
 void ArenaShelf::put(Arena arena) noexcept {
   try {
     const std::lock_guard lock(mutex_);

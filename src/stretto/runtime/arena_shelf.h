@@ -22,6 +22,9 @@ class ArenaShelf {
   // New arenas have at least so many bytes, and as many as anybody has asked for.
   explicit ArenaShelf(int64_t least_bytes) : least_bytes_(least_bytes) {}
 
+  // What a new one has at least.
+  int64_t least_bytes();
+
   // One of at least so many bytes for the caller alone. Prefers the one that was put back last.
   Arena take(int64_t bytes);
   void put(Arena arena) noexcept;

@@ -42,6 +42,7 @@ struct Executor::State {
   const Program& program;
   const std::vector<DealtStep> steps;
   Dealer dealer;
+  ThreadTeam nobody{1};  // the team of runs alone
   ArenaShelf* shelf = nullptr;
   int64_t arena_bytes = 0;  // with staging
   ArenaShelf::Arena arena;
@@ -76,10 +77,10 @@ struct Executor::State {
   }
 
   // By the caller alone, because references split their work over the team themselves.
-  void interpret(int i) {
+  void interpret(int i, ThreadTeam& team) {
     const Instruction& in = program.instructions[i];
     const auto [first, first_output] = operands[i];
-    run_interpreted(*in.interpreted, dealer.team(), {slots.data() + first, in.inputs.size()},
+    run_interpreted(*in.interpreted, team, {slots.data() + first, in.inputs.size()},
                     {slots.data() + first_output, in.outputs.size()});
   }
 };
@@ -143,6 +144,17 @@ Executor::Executor(const Program& program, ArenaShelf* shelf, bool has_team)
 
 Executor::~Executor() = default;
 
+int64_t executor_bytes(const Program& program) {
+  int64_t bytes = program.arena_bytes;
+  for (const auto* specs : {&program.inputs, &program.outputs}) {
+    for (const TensorSpec& spec : *specs) {
+      bytes += element_count(spec.shape) * static_cast<int64_t>(dtype_bytes(spec.dtype)) +
+               static_cast<int64_t>(kAlignment);
+    }
+  }
+  return bytes;
+}
+
 void Executor::resolve_arena() {
   State& s = *state_;
   const std::byte* arena = s.arena.memory.get();
@@ -198,7 +210,9 @@ void Executor::run(std::span<const void* const> inputs, std::span<void* const> o
   if (!seconds.empty()) s.step_seconds.assign(s.steps.size(), 0);
   const auto unit = [&](int step, const Worker& worker) { s.execute(s.steps[step], worker); };
   const auto check = [] { check_interrupt(); };
-  const auto interpret = [&](int step) { s.interpret(s.steps[step].instruction); };
+  const auto interpret = [&](int step) {
+    s.interpret(s.steps[step].instruction, alone ? s.nobody : s.dealer.team());
+  };
   const Dealer::Job job{.unit = unit,
                         .alone = interpret,
                         .check = check,

@@ -10,6 +10,9 @@
 
 namespace stretto::runtime {
 
+// What an executor has for activations, and for callers' tensors that are not aligned, at most.
+int64_t executor_bytes(const Program& program);
+
 class Executor {
  public:
   // Resolves every operand once. The program outlives the executor, and so does the shelf that its

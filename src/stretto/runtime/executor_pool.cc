@@ -1,9 +1,11 @@
 #include "stretto/runtime/executor_pool.h"
 
 #include <algorithm>
+#include <new>
 #include <thread>
 
 #include "stretto/base/cpu.h"
+#include "stretto/base/error.h"
 #include "stretto/base/fork.h"
 #include "stretto/base/memory.h"
 
@@ -16,6 +18,10 @@ namespace {
 std::atomic<uint64_t> g_inside{0};
 constexpr uint64_t kCount = (uint64_t{1} << 32) - 1;
 
+// What all executors without a team may have, and what they have.
+constexpr int64_t kMemoryParts = 8;
+std::atomic<int64_t> g_alone_bytes{0};
+
 uint64_t fork_bits() { return forks() << 32; }
 
 // A core has another run to go on with while the caller of the one that has ended makes room for
@@ -27,11 +33,7 @@ constexpr int kRunsPerCore = 2;
 
 int executor_limit(int threads) { return std::max(1, cpu_info().cores / threads); }
 
-int alone_limit(const Program& program) {
-  const int64_t fit = total_memory_bytes() / 8 / std::max<int64_t>(program.arena_bytes, 1);
-  const int wanted = kRunsPerCore * cpu_info().cores - executor_limit(program.target.threads);
-  return static_cast<int>(std::min<int64_t>(wanted, fit));
-}
+int alone_limit(int threads) { return kRunsPerCore * cpu_info().cores - executor_limit(threads); }
 
 ExecutorPool::Inside::Inside() : forks_(fork_bits()) {
   uint64_t seen = g_inside.load();
@@ -61,9 +63,13 @@ ExecutorPool::ExecutorPool(const Program& program, int limit, ArenaShelf* shelf,
   slots_[0].executor = std::make_unique<Executor>(program, shelf);
 }
 
+ExecutorPool::~ExecutorPool() {
+  for (const Slot& slot : slots_) g_alone_bytes -= slot.bytes;
+}
+
 Executor& ExecutorPool::Lease::executor() {
   if (!slot_.executor) {
-    slot_.executor = std::make_unique<Executor>(pool_.program_, pool_.shelf_, slot_.has_team);
+    slot_.executor = std::make_unique<Executor>(pool_.program_, pool_.shelf_);
   }
   return *slot_.executor;
 }
@@ -77,9 +83,28 @@ ExecutorPool::Slot* ExecutorPool::try_acquire() {
   const bool crowded = Inside::crowded();
   for (Slot& slot : slots_) {
     if (!slot.has_team && !crowded) break;
-    if (!slot.busy.exchange(true)) return &slot;
+    if (slot.busy.exchange(true)) continue;
+    if (slot.has_team || slot.executor || make_alone(slot)) return &slot;
+    slot.busy.store(false);
+    break;
   }
   return nullptr;
+}
+
+// False where memory does not suffice: those with a team are there to wait for.
+bool ExecutorPool::make_alone(Slot& slot) {
+  const int64_t bytes = std::max(executor_bytes(program_), shelf_ ? shelf_->least_bytes() : 0);
+  if (g_alone_bytes.fetch_add(bytes) + bytes <= total_memory_bytes() / kMemoryParts) {
+    try {
+      slot.executor = std::make_unique<Executor>(program_, shelf_, false);
+      slot.bytes = bytes;
+      return true;
+    } catch (const Unsupported&) {  // the ledger of memory
+    } catch (const std::bad_alloc&) {
+    }
+  }
+  g_alone_bytes -= bytes;
+  return false;
 }
 
 // The threads that held slots, or the lock, when a parent process forked are not here. The first
@@ -102,7 +127,13 @@ void ExecutorPool::follow_fork() {
 // `inside`: this caller is counted.
 ExecutorPool::Slot& ExecutorPool::acquire(const Inside&) {
   follow_fork();
-  if (Slot* slot = try_acquire()) return *slot;
+  if (Slot* slot = try_acquire()) {
+    if (others_may_start()) {
+      const std::lock_guard lock(queue_->mutex);
+      queue_->freed.notify_one();
+    }
+    return *slot;
+  }
   std::unique_lock lock(queue_->mutex);
   // Either the holder sees this in release(), or the slot it set free is seen below: both sides
   // write first and read then, in one order for all threads.
@@ -110,7 +141,15 @@ ExecutorPool::Slot& ExecutorPool::acquire(const Inside&) {
   Slot* slot = nullptr;
   queue_->freed.wait(lock, [&] { return (slot = try_acquire()) != nullptr; });
   --queue_->waiting;
+  if (others_may_start()) queue_->freed.notify_one();
   return *slot;
+}
+
+// Whether callers wait beside free executors. They began to when there were fewer of them, and
+// nobody but the one who makes it a crowd can tell them; each one who wakes up tells the next.
+bool ExecutorPool::others_may_start() const {
+  if (queue_->waiting.load() == 0 || !Inside::crowded()) return false;
+  return std::ranges::any_of(slots_, [](const Slot& slot) { return !slot.busy.load(); });
 }
 
 void ExecutorPool::release(Slot& slot) {

@@ -3,7 +3,7 @@
 // As many runs go on at once as their teams fit into the cores, and other callers wait. Where at
 // least as many callers are inside as there are cores, more is done in the same time if no run
 // waits for threads of its own: then each caller computes alone, in one of some more executors,
-// which have no team.
+// which have no team. There are fewer of these, or none, where memory is short.
 #pragma once
 
 #include <atomic>
@@ -21,15 +21,15 @@ namespace stretto::runtime {
 // cores: at least one.
 int executor_limit(int threads);
 
-// Executors without a team to keep beside those: two per core with them, but in at most an eighth
-// of the memory.
-int alone_limit(const Program& program);
+// Executors without a team to keep beside those: with them, two per core.
+int alone_limit(int threads);
 
 class ExecutorPool {
   struct Slot {
     std::atomic<bool> busy{false};
     std::unique_ptr<Executor> executor;  // touched only by the slot's holder
     bool has_team = true;
+    int64_t bytes = 0;  // of the memory that executors without a team share
   };
 
  public:
@@ -40,8 +40,9 @@ class ExecutorPool {
   ExecutorPool(const Program& program, int limit, ArenaShelf* shelf = nullptr, int alone = 0);
   // With the limits above.
   explicit ExecutorPool(const Program& program, ArenaShelf* shelf = nullptr)
-      : ExecutorPool(program, executor_limit(program.target.threads), shelf, alone_limit(program)) {
-  }
+      : ExecutorPool(program, executor_limit(program.target.threads), shelf,
+                     alone_limit(program.target.threads)) {}
+  ~ExecutorPool();
 
   // A caller of any pool of this process, from before it waits until it is done.
   class Inside {
@@ -83,6 +84,8 @@ class ExecutorPool {
   };
   Slot& acquire(const Inside& inside);
   Slot* try_acquire();
+  bool make_alone(Slot& slot);
+  bool others_may_start() const;
   void release(Slot& slot);
   void follow_fork();
 

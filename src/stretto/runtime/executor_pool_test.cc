@@ -7,7 +7,9 @@
 #include <thread>
 
 #include "stretto/base/cpu.h"
+#include "stretto/base/error.h"
 #include "stretto/base/fork_testing.h"
+#include "stretto/base/memory.h"
 #include "stretto/runtime/load_and_run.h"
 #include "stretto/runtime/testing.h"
 #include "stretto/tensor/compare.h"
@@ -55,8 +57,8 @@ TEST(ExecutorPool, ManyCallersRunAlone) {
   if (cores < 2) GTEST_SKIP() << "one core";
   const Model model = model_of(kSmallNet, cores);
   const Program& program = *model.state().program;
-  EXPECT_EQ(alone_limit(program), 2 * cores - 1);
-  EXPECT_EQ(alone_limit(*model_of(kSmallNet, 1).state().program), cores);
+  EXPECT_EQ(alone_limit(cores), 2 * cores - 1);
+  EXPECT_EQ(alone_limit(1), cores);
   Tensor x(DType::kFloat32, model.inputs()[0].shape);
   for (int64_t i = 0; i < x.count(); ++i)
     x.mutable_values<float>()[i] = static_cast<float>(i % 13) / 13;
@@ -89,6 +91,33 @@ TEST(ExecutorPool, ManyCallersRunAlone) {
   EXPECT_EQ(executors.size(), static_cast<size_t>(cores)) << "none is shared";
   leases.clear();
   EXPECT_FALSE(ExecutorPool::Inside::crowded());
+}
+
+TEST(ExecutorPool, CallersWaitWhereMemoryIsShort) {
+  const Model model = model_of(kSmallNet);
+  ExecutorPool pool(*model.state().program, 1, nullptr, 1);
+  std::vector<std::unique_ptr<ExecutorPool::Inside>> crowd(static_cast<size_t>(cpu_info().cores));
+  for (auto& inside : crowd) inside = std::make_unique<ExecutorPool::Inside>();
+  auto held = std::make_unique<ExecutorPool::Lease>(pool);
+  Executor* const first = &held->executor();
+  std::atomic<Executor*> got{nullptr};
+  int64_t taken = 0;  // all there is
+  for (int64_t step = total_memory_bytes(); step > 0; step /= 2) {
+    try {
+      take_memory(step);
+      taken += step;
+    } catch (const Unsupported&) {
+    }
+  }
+  std::thread late([&] { got = &ExecutorPool::Lease(pool).executor(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(got.load(), nullptr);
+  held.reset();
+  late.join();
+  EXPECT_EQ(got.load(), first);
+  return_memory(taken);
+  held = std::make_unique<ExecutorPool::Lease>(pool);
+  EXPECT_NE(&ExecutorPool::Lease(pool).executor(), first) << "there is memory again";
 }
 
 // Whoever is not woken hangs here for good.

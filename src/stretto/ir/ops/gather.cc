@@ -1,5 +1,6 @@
 // Compress, Gather, GatherElements, GatherND: reading by index or by a list of bools. Negative
 // indices count from the end.
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -58,17 +59,20 @@ void infer_elements(Inference& c) {
   c.set_output(0, c.dtype(0), c.shape(1));
 }
 
-// Copies the elements of rows [begin, end). False, with elements left out, where an index is none.
+// Copies the elements [begin, end) of all rows. False, with elements left out, where an index is
+// none.
 template <typename T, typename Index>
 bool copy_elements(const ElementRows& rows, const T* from, const Index* indices, T* to,
                    int64_t begin, int64_t end) {
   uint64_t outside = 0;
   const auto size = static_cast<uint64_t>(rows.size);
-  for (int64_t row = begin; row < end; ++row) {
+  for (int64_t row = begin / rows.length; row * rows.length < end; ++row) {
+    const int64_t at = row * rows.length;
     const T* const base = from + rows.base(row);
-    const Index* const index = indices + row * rows.length;
-    T* const out = to + row * rows.length;
-    for (int64_t i = 0; i < rows.length; ++i) {
+    const Index* const index = indices + at;
+    T* const out = to + at;
+    const int64_t stop = std::min(rows.length, end - at);
+    for (int64_t i = std::max<int64_t>(begin - at, 0); i < stop; ++i) {
       const auto given = static_cast<int64_t>(index[i]);
       auto place = static_cast<uint64_t>(given < 0 ? given + rows.size : given);
       outside |= place >= size ? 1 : 0;
@@ -85,10 +89,9 @@ void evaluate_elements(Evaluation& c) {
   Tensor& out = make_output_like(c, 0, data);
   if (out.count() == 0) return;
   std::atomic<bool> fits = rows.size > 0;
-  const int64_t grain = 1 + kElementwiseGrain / rows.length;
   with_width(data.dtype(), [&]<typename T>() {
     const auto copy = [&](const auto* index) {
-      parallel(c.team, fits ? rows.count : 0, grain, [&](int64_t begin, int64_t end) {
+      parallel(c.team, fits ? out.count() : 0, kElementwiseGrain, [&](int64_t begin, int64_t end) {
         if (!copy_elements(rows, data_of<T>(data), index, data_of<T>(out), begin, end))
           fits = false;
       });
