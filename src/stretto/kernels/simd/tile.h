@@ -98,10 +98,16 @@ inline void set_epilogue(Tile& tile, const Epilogue& e) {
   tile.residual_after = e.residual_after_activation;
 }
 
+// Up to so many rows a tile takes weights as fast as memory gives them, and the processor reads
+// ahead by itself; a second stream would only disturb the first.
+inline constexpr int64_t kStreamingRows = 4;
+
 // Lets tile number `index` of the `tiles` over the same B read its share of the `values` at `next`,
-// which come after it. Even shares keep memory busy from the first tile to the last.
+// which come after it. Even shares keep memory busy from the first tile to the last. `rows`: of all
+// these tiles.
 inline void set_prefetch(Tile& tile, const float* next, int64_t values, int64_t index,
-                         int64_t tiles) {
+                         int64_t tiles, int64_t rows) {
+  if (rows <= kStreamingRows) values = 0;
   constexpr int64_t kUnit = 64;
   const int64_t share = (values / kUnit + tiles) / tiles * kUnit;
   tile.prefetch = next + std::min(index * share, values);

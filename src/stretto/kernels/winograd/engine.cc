@@ -200,7 +200,7 @@ void multiply_and_finish(const Task& task, const Plan& plan, const Operands& on,
         for (int64_t part = 0; part < parts.tiles; ++part) {
           const int64_t begin = parts.begin(part);
           set_prefetch(tile, filters + used * plan.group_c * width, steps * width, part,
-                       parts.tiles);
+                       parts.tiles, parts.begin(parts.tiles));
           tile.a = on.v + begin * plan.v_row;
           tile.c = on.m + (q * s.targets + r) * plan.m_plane + begin * width;
           set.run[vectors][parts.begin(part + 1) - begin](tile);
@@ -316,7 +316,7 @@ void run(const Task& task, const Args& args, const Worker& worker) {
 // A thread's first block of tiles reads U from memory, the next ones from where it fits. On a core
 // that reads 10 GB/s, F(2,3) is faster than F(4,3) at 14x14x256, and no transform pays at 7x7x512.
 double expectation(const Task& task) {
-  constexpr double kExposed = 0.3;  // of the first block
+  constexpr double kExposed = 0.3;  // of the first block, where tiles do not stream
   constexpr double kL2BytesPerCycle = 40, kL3BytesPerCycle = 39;
   const Scheme& s = *task.scheme;
   // Of a vector of a tile: those of F(6,3) are more sums each, and more than the registers hold.
@@ -342,7 +342,7 @@ double expectation(const Task& task) {
   const double far = memory_cycles(task.target, bytes, !plan.by_panels);
   const bool near = all_bytes < static_cast<double>(cpu_info().l2_bytes);
   const bool kept = near || all_bytes < 0.75 * static_cast<double>(cpu_info().l3_bytes);
-  const double first = overlapped(multiply, far, kExposed);
+  const double first = overlapped(multiply, far, plan.block_tiles <= kStreamingRows ? 0 : kExposed);
   const double next =
       kept ? multiply + bytes / (near ? kL2BytesPerCycle : kL3BytesPerCycle) : first;
   const double passes =

@@ -263,7 +263,8 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
                   in + ((y * p.stride_h - p.pad_top) * p.w + x0 * p.stride_w - p.pad_left) * block;
               const int64_t c =
                   (image * plan.all_out + k_block) * out_plane + (y * out_w + x0) * block;
-              set_prefetch(tile, tile.b + part_weights, part_weights, tiles_done++, tile_count);
+              set_prefetch(tile, tile.b + part_weights, part_weights, tiles_done++, tile_count,
+                           (y_end - y_begin) * out_w);
               run_tile(set, tile, p.epilogue, args, c, pixels, vectors,
                        {part == 0, part + 1 == parts.tiles});
             });

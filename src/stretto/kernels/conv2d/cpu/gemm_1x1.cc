@@ -70,7 +70,7 @@ int64_t pixels_in_l2(const Plan& plan, int64_t block) {
 double cycles(const Conv2dProblem& p, const Plan& plan) {
   constexpr double kStart = 19;
   constexpr double kGather = 6;  // a vector
-  constexpr double kExposed = 0.3;
+  const double exposed = plan.pixels <= kStreamingRows ? 0 : 0.3;
   const TileSet& set = tile_set(p.target.isa);
   const int64_t block = p.target.block();
   TileWork work;
@@ -83,7 +83,7 @@ double cycles(const Conv2dProblem& p, const Plan& plan) {
   const WeightWork weights{.bytes = static_cast<double>(p.c * plan.out_blocks * block * 4),
                            .part = share.of_columns,
                            .passes = share.passes(images * static_cast<double>(chunks)),
-                           .exposed = kExposed};
+                           .exposed = exposed};
   const double gathered =
       gathers(p) ? static_cast<double>(p.n * plan.in_blocks * p.out_h() * p.out_w()) : 0;
   return run_cycles(p.target, images * tile_cycles(work, kStart, p.epilogue) * share.of_all,
@@ -196,7 +196,7 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
             const int64_t pixel = begin + tiles.begin(t);
             const int rows = static_cast<int>(begin + tiles.begin(t + 1) - pixel);
             tile.a = x + image * plan.in_image + pixel * plan.in_pixel + c_block * plan.in_block;
-            set_prefetch(tile, tile.b + values, values, t, tiles.tiles);
+            set_prefetch(tile, tile.b + values, values, t, tiles.tiles, end - begin);
             const int64_t c =
                 image * plan.out_image + k_block * plan.out_block + pixel * plan.out_pixel;
             run_tile(set, tile, p.epilogue, args, c, rows, vectors,

@@ -357,7 +357,7 @@ class Chunk {
           const int64_t row = tiles.begin(t);
           tile_.a = a.values + row * block_ + c_block * a.group;
           tile_.c = sums + row * block_;
-          set_prefetch(tile_, tile_.b + values, values, t, tiles.tiles);
+          set_prefetch(tile_, tile_.b + values, values, t, tiles.tiles, rows_);
           set_.run[vectors][tiles.begin(t + 1) - row](tile_);
         }
       }

@@ -32,7 +32,10 @@ struct Plan {
 Plan make_plan(const GemmProblem& p) {
   const TileSet& set = tile_set(p.target.isa);
   const int64_t lanes = set.lanes, blocks = (p.n + lanes - 1) / lanes;
-  const int64_t parts = std::max<int64_t>(1, (p.k + kMostSteps - 1) / kMostSteps);
+  // Few rows leave each panel of weights in one piece, and are themselves read from L2.
+  const bool streams = p.m <= kStreamingRows &&
+                       p.m * p.k * static_cast<int64_t>(sizeof(float)) <= cpu_info().l2_bytes / 8;
+  const int64_t parts = streams ? 1 : std::max<int64_t>(1, (p.k + kMostSteps - 1) / kMostSteps);
   Plan plan{.lanes = lanes,
             .columns = blocks * lanes,
             .panels = choose_wide_panels(p.target, blocks, p.m, p.target.threads),
@@ -137,7 +140,7 @@ void run(const GemmProblem& p, const Args& args, const Worker& worker) {
           const float* extra = residual ? residual + m * p.n + n0 : nullptr;
           float* c = y + m * p.n + n0;
           tile.a = x + m * p.k + k0;
-          set_prefetch(tile, next, steps * width, t, tiles.tiles);
+          set_prefetch(tile, next, steps * width, t, tiles.tiles, count);
           tile.c = ragged ? reinterpret_cast<float*>(args.scratch) + m * width : c;
           const bool in_tile =
               last && !ragged && (applies || !p.epilogue.residual_after_activation);
