@@ -31,27 +31,41 @@ Run = Callable[[], list[np.ndarray]]
 TOLERANCE = 1e-5  # of the largest value, for engines that sum in another order when threads differ
 
 
-def stretto_sessions(path: Path, threads: int, count: int, folder: Path) -> list[Run]:
-  artefact = folder / f"{path.stem}.{threads}.stretto"
-  first = stretto.optimize(str(path), threads=threads, tuning="off", verify=False)
-  inputs = made_up(first.inputs)
-  first.save(artefact)
-  sessions = [first, *(stretto.load(artefact) for _ in range(count - 1))]
-  return [lambda session=session: list(session.run(inputs).values()) for session in sessions]
+class Model:
+  """A file, for sessions of so many threads, and its inputs."""
+
+  def __init__(self, path: Path, threads: int, folder: Path) -> None:
+    self.path, self.threads = path, threads
+    self.artefact = folder / f"{path.stem}.{threads}.stretto"
+    first = stretto.optimize(str(path), threads=threads, tuning="off", verify=False)
+    first.save(self.artefact)
+    self.inputs = made_up(first.inputs)
 
 
-def onnxruntime_sessions(path: Path, threads: int, count: int, folder: Path) -> list[Run]:
+def stretto_sessions(model: Model, count: int) -> list[Run]:
+  sessions = [stretto.load(model.artefact) for _ in range(count)]
+  return [lambda session=session: list(session.run(model.inputs).values()) for session in sessions]
+
+
+def onnxruntime_sessions(model: Model, count: int, spins: bool = True) -> list[Run]:
   import onnxruntime
 
   options = onnxruntime.SessionOptions()
-  options.intra_op_num_threads = threads
-  sessions = [onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+  options.intra_op_num_threads = model.threads
+  if not spins:
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+  sessions = [onnxruntime.InferenceSession(str(model.path), options,
+                                           providers=["CPUExecutionProvider"])
               for _ in range(count)]
-  inputs = made_up(stretto.optimize(str(path), threads=1, tuning="off", verify=False).inputs)
-  return [lambda session=session: session.run(None, inputs) for session in sessions]
+  return [lambda session=session: session.run(None, model.inputs) for session in sessions]
 
 
-ENGINES = {"stretto": stretto_sessions, "onnxruntime": onnxruntime_sessions}
+ENGINES = {
+  "stretto": stretto_sessions,
+  "onnxruntime": onnxruntime_sessions,
+  # Its threads sleep at once when a run has ended, which leaves their cores to other sessions.
+  "onnxruntime-asleep": lambda model, count: onnxruntime_sessions(model, count, spins=False),
+}
 
 
 def made_up(specs: list) -> dict[str, np.ndarray]:
@@ -109,8 +123,9 @@ class Case:
 
 def measure(path: Path, threads: int, args: argparse.Namespace, folder: Path) -> list[dict]:
   found = []
+  model = Model(path, threads, folder)
   for sessions, callers in ((1, args.callers), (args.sessions, args.sessions)):
-    cases = [Case(name, ENGINES[name](path, threads, sessions, folder), callers)
+    cases = [Case(name, ENGINES[name](model, sessions), callers)
              for name in ["stretto", *args.peers]]
     for round_ in range(args.rounds):
       turns = [(case, at_once) for case in cases for at_once in (False, True)]
@@ -137,12 +152,14 @@ def main() -> None:
   parser.add_argument("--sessions", type=int, default=4, help="sessions with a thread each (4)")
   parser.add_argument("--rounds", type=int, default=7)
   parser.add_argument("--seconds", type=float, default=1, help="of a turn (1)")
-  parser.add_argument("--peers", default="onnxruntime", help="onnxruntime or none")
+  parser.add_argument("--peers", default="onnxruntime,onnxruntime-asleep",
+                      help="onnxruntime, onnxruntime-asleep (without spinning) or none; both")
   parser.add_argument("--json", type=Path)
   args = parser.parse_args()
   args.peers = [name for name in args.peers.split(",") if name != "none"]
   if unknown := [name for name in args.peers if name not in ENGINES]:
-    parser.error(f"--peers: {unknown[0]!r} is unknown; expected onnxruntime or none")
+    known = ", ".join(list(ENGINES)[1:])
+    parser.error(f"--peers: {unknown[0]!r} is unknown; expected {known} or none")
   print(f"{machine.name(machine.describe())}; runs per second\n")
   print("| model | threads | engine | sessions | callers | in turn | at once | at once / in turn |")
   print("|---|---|---|---|---|---|---|---|")
