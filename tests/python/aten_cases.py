@@ -41,6 +41,7 @@ def unary():
     *over("acos asin atanh", small),
     *over("acosh log log10 log1p log2 reciprocal rsqrt sqrt", above),
     *over("ceil floor round trunc isnan isinf isfinite", odd),
+    ("sign of no number", torch.sign, (torch.tensor([torch.nan, -torch.inf, 2.0, 0.0]),)),
     ("nan_to_num", torch.nan_to_num, (odd,)),
     *[(f"{name} of int64", getattr(torch, name), (n,)) for name in
       "abs neg sign ceil floor round trunc bitwise_not isnan isinf sin exp sqrt".split()],
@@ -273,6 +274,9 @@ def shapes():
     ("unfold", lambda x: (x.unfold(3, 3, 2), x.unfold(1, 2, 1)), (x,)),
     ("im2col", lambda x: F.unfold(x, 3, padding=1, stride=2), (x,)),
     ("as_strided", lambda m: m.contiguous().as_strided((3, 3), (5, 1), 1), (m,)),
+    ("as_strided of a transposed tensor", lambda m: m.contiguous().t().as_strided((3, 3), (5, 1)),
+     (m,)),
+    ("as_strided of a part", lambda m: m.contiguous()[1:].as_strided((2, 2), (5, 1)), (m,)),
     ("col2im", lambda x: F.fold(x, (4, 5), 2, padding=1, stride=2), (reals(2, 12, 9),)),
     ("col2im alone", lambda x: F.fold(x, (4, 5), (2, 3), dilation=(1, 2)), (reals(12, 3),)),
     ("repeat_interleave", lambda m: m.repeat_interleave(3, 1), (m,)),
@@ -403,6 +407,7 @@ def products():
   mask = torch.tril(torch.ones(5, 6, dtype=torch.bool))
   none = mask.clone()
   none[1] = False
+  hidden = torch.zeros(5, 6).masked_fill(~none, -torch.inf)
   attend = F.scaled_dot_product_attention
   return [
     ("mm", torch.mm, (m, n)), ("matmul", torch.matmul, (stack, n)), ("bmm", torch.bmm,
@@ -434,6 +439,7 @@ def products():
     ("attention added", lambda q, k, v, m: attend(q, k, v, attn_mask=m, scale=0.3),
      (q, k, v, reals(5, 6))),
     ("attention groups", lambda q, k, v: attend(q, k, v, enable_gqa=True), (q, k[:, :2], v[:, :2])),
+    ("attention known empty row", lambda q, k, v: attend(q, k, v, attn_mask=hidden), (q, k, v)),
     ("attention known mask", lambda q, k, v: attend(q, k, v, attn_mask=mask), (q, k, v)),
     *transformer_layers(),
   ]

@@ -292,3 +292,17 @@ def test_gradients_are_fine_where_they_are_not_recorded(scaled):
 def test_stretto_imports_without_torch():
   code = "import sys, stretto; assert 'torch' not in sys.modules; print(stretto.__version__)"
   subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("part, words", [
+  (lambda x: x[:, ::2], "gaps in its memory"),
+  (lambda x: x[1:], "beyond the tensor itself"),
+])
+def test_memory_outside_of_a_tensor_is_refused(part, words):
+  class Strided(nn.Module):
+    def forward(self, x):
+      return part(x + 1).as_strided((2, 2), (1, 2), 0)
+
+  kind, text = refused(Strided().eval(), torch.zeros(5, 4))
+  assert kind is stretto.UnsupportedError
+  assert words in text

@@ -75,12 +75,14 @@ class Builder:
   Attributes:
     name: the name that its nodes get.
     results: element type and shape of each of its results; none where PyTorch does not say.
+    memory: strides and offset, in elements, of its first tensor argument, as PyTorch lays it.
   """
 
   def __init__(self, graph: _stretto.GraphBuilder) -> None:
     self.graph = graph
     self.name = ""
     self.results: list[tuple[torch.dtype, tuple[int, ...]] | None] = []
+    self.memory: tuple[tuple[int, ...], int] | None = None
     self._constants: dict[Any, Value] = {}
 
   # What PyTorch says about the node's first result.

@@ -37,6 +37,14 @@ def rounding(op: str) -> Callable[..., Value]:
   return build
 
 
+def sign(b: Builder, x: Value) -> Value:
+  """Of what is no number it is 0 in PyTorch."""
+  y = b.node("Sign", x)
+  if not is_float(x.dtype):
+    return y
+  return b.node("Where", b.node("IsNaN", x), b.scalar(0.0, x.dtype), y)
+
+
 def round_to(b: Builder, x: Value, *, decimals: int = 0) -> Value:
   if not is_float(x.dtype):
     return x

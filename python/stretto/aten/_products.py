@@ -73,6 +73,9 @@ def attention(b: Builder, query: Value, key: Value, value: Value, attn_mask: Val
       seen = b.node("ReduceMax", attn_mask, b.ints([attn_mask.rank - 1]), keepdims=1)
     scores = b.node("Where", attn_mask, scores, b.scalar(-math.inf, scores.dtype))
   elif attn_mask is not None:
+    if attn_mask.tensor is not None and attn_mask.rank > 0:
+      sees = (attn_mask.tensor > -math.inf).any(-1, keepdim=True)
+      seen = None if bool(sees.all()) else b.tensor(sees)
     scores = b.node("Add", scores, b.cast(attn_mask, scores.dtype))
   weights = b.node("Softmax", scores, axis=-1)
   y = b.node("MatMul", weights, value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -214,7 +215,22 @@ def strided(b: Builder, x: Value, size: Sequence[int], stride: Sequence[int],
   """as_strided, where the tensor's memory is dense: elements by their place in it."""
   if any(s < 0 for s in stride):
     raise UnsupportedError("as_strided with negative strides is not supported")
-  places = torch.full(tuple(size), storage_offset or 0)
+  assert b.memory is not None
+  held, begin = b.memory
+  order = sorted(range(x.rank), key=lambda axis: -held[axis])  # of axes in memory
+  step = 1
+  for axis in reversed(order):
+    if x.shape[axis] != 1 and held[axis] != step:
+      raise UnsupportedError(f"as_strided of a tensor with gaps in its memory (strides {held}) is "
+                             "not supported; call contiguous() before")
+    step *= x.shape[axis]
+  x = b.transpose(x, order)
+  first = 0 if storage_offset is None else storage_offset - begin
+  last = first + sum((length - 1) * step for length, step in zip(size, stride))
+  if first < 0 or last >= math.prod(x.shape):
+    raise UnsupportedError("as_strided beyond the tensor itself, in memory that it shares with "
+                           "another, is not supported")
+  places = torch.full(tuple(size), first)
   for axis, (length, step) in enumerate(zip(size, stride)):
     places += (torch.arange(length) * step).reshape(-1, *(1,) * (len(size) - axis - 1))
   return b.node("Gather", b.reshape(x, (-1,)), b.tensor(places), axis=0)

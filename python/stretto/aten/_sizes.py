@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -110,8 +110,10 @@ def _plain(described: Any, values: Mapping[Any, int]) -> Any:
   if isinstance(described, torch.Tensor):
     if all(isinstance(size, int) for size in described.shape):
       return described
-    shape = [_value(expression_of(size), values) for size in described.shape]
-    return _Described(described, tuple(shape))
+    def plain(numbers: Iterable[Any]) -> tuple[int, ...]:
+      return tuple(n if isinstance(n, int) else _value(expression_of(n), values) for n in numbers)
+    return _Described(described, plain(described.shape), plain(described.stride()),
+                      *plain([described.storage_offset()]))
   if isinstance(described, (torch.SymInt, torch.SymFloat, torch.SymBool)):
     return _value(expression_of(described), values)
   return described
@@ -121,12 +123,13 @@ class _Described(torch.Tensor):
   """A tensor without data that says where the described one is."""
 
   @staticmethod
-  def __new__(cls, described: torch.Tensor, shape: tuple[int, ...]) -> _Described:
+  def __new__(cls, described: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...],
+              offset: int) -> _Described:
     made = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
-      cls, shape, dtype=described.dtype, device=described.device)
+      cls, shape, strides, offset, dtype=described.dtype, device=described.device)
     return made  # type: ignore[no-any-return]
 
-  def __init__(self, described: torch.Tensor, shape: tuple[int, ...]) -> None:
+  def __init__(self, described: torch.Tensor, *_: Any) -> None:
     pass
 
   @classmethod

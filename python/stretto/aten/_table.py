@@ -101,7 +101,7 @@ TABLE: dict[str, Callable[..., Any]] = {
   "round.default": elementwise.round_to,
   "round.decimals": elementwise.round_to,
   "rsqrt.default": elementwise.rsqrt,
-  "sign.default": unary("Sign"),
+  "sign.default": elementwise.sign,
   "sin.default": unary("Sin"),
   "sinh.default": unary("Sinh"),
   "sqrt.default": unary("Sqrt"),

@@ -312,6 +312,7 @@ class _Walk:
       b.name += ".of_sizes"  # the other nodes keep the names that they have without this one
     fakes = node.meta["val"]
     fakes = list(fakes) if isinstance(fakes, (list, tuple)) else [fakes]
+    b.memory = _memory(node) if node.target is torch.ops.aten.as_strided.default else None
     try:
       b.results = [_description(f) for f in fakes]
       args, kwargs = _mapped(node, self._value)
@@ -381,6 +382,15 @@ def _description(fake: Any) -> tuple[torch.dtype, tuple[int, ...]] | None:
     raise UnsupportedError(f"its result has the shape {tuple(fake.shape)}, which depends on the "
                            "values of tensors")
   return fake.dtype, shape
+
+
+def _memory(node: Node) -> tuple[tuple[int, ...], int] | None:
+  """Strides and offset of the first argument that is a tensor; None: there is none."""
+  for argument in node.all_input_nodes:
+    fake = argument.meta.get("val")
+    if isinstance(fake, torch.Tensor):
+      return tuple(fake.stride()), int(fake.storage_offset())
+  return None
 
 
 def _is_number(node: Node) -> bool:
