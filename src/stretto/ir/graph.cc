@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <unordered_set>
 
 #include "stretto/base/error.h"
@@ -19,6 +20,35 @@ const T* typed(const Attributes& attributes, std::string_view name, std::string_
   const T* value = std::get_if<T>(found);
   if (value == nullptr) throw_invalid("attribute {}: expected {}", name, kind);
   return value;
+}
+
+// The number in `name`, if it is `base` and "_" and that number as numbers are written; else 0.
+size_t suffix_of(std::string_view name, std::string_view base) {
+  if (name.size() < base.size() + 2 || name[base.size()] != '_' || name[base.size() + 1] == '0')
+    return 0;
+  size_t suffix = 0;
+  const char* const end = name.data() + name.size();
+  const auto [at, error] = std::from_chars(name.data() + base.size() + 1, end, suffix);
+  return error == std::errc() && at == end ? suffix : 0;
+}
+
+// `base`, or base_1 and so on: the first that no value has. One look at each value, for unrolled
+// loops have thousands of one base; an index kept beside them would have to follow every rename.
+std::string unique_name(const Graph& graph, std::string_view base) {
+  bool taken = false;
+  std::vector<size_t> suffixes;
+  for (const Value& value : graph.values) {
+    if (!value.name.starts_with(base)) continue;
+    taken |= value.name.size() == base.size();
+    if (const size_t suffix = suffix_of(value.name, base)) suffixes.push_back(suffix);
+  }
+  if (!taken) return std::string(base);
+  std::vector<bool> used(suffixes.size() + 2);
+  for (const size_t suffix : suffixes) {
+    if (suffix < used.size()) used[suffix] = true;
+  }
+  const auto free = std::find(used.begin() + 1, used.end(), false);
+  return fmt::format("{}_{}", base, free - used.begin());
 }
 
 }  // namespace
@@ -69,16 +99,7 @@ const Tensor* Attributes::tensor(std::string_view name) const {
 }
 
 ValueId Graph::add_value(std::string_view name, DType dtype, std::optional<Shape> shape) {
-  // Graphs have thousands of values and passes add a few at a time: a scan is fast enough, and an
-  // index kept beside the vector would have to follow every rename.
-  const auto taken = [&](std::string_view candidate) {
-    return std::any_of(values.begin(), values.end(),
-                       [&](const Value& v) { return v.name == candidate; });
-  };
-  std::string unique(name.empty() ? "value" : name);
-  for (int suffix = 1; taken(unique); ++suffix) {
-    unique = fmt::format("{}_{}", name.empty() ? "value" : name, suffix);
-  }
+  std::string unique = unique_name(*this, name.empty() ? "value" : name);
   values.push_back({.name = std::move(unique), .dtype = dtype, .shape = std::move(shape)});
   return static_cast<ValueId>(values.size() - 1);
 }

@@ -89,8 +89,17 @@ TEST(Graph, ReplacedOutputsKeepTheirName) {
 
 TEST(Graph, NamesStayUnique) {
   Graph g = chain();
-  EXPECT_EQ(g.value(g.add_value("a")).name, "a_1");
-  EXPECT_EQ(g.value(g.add_value("")).name, "value");
+  const auto added = [&](std::string_view name) { return g.value(g.add_value(name)).name; };
+  EXPECT_EQ(added("a"), "a_1");
+  EXPECT_EQ(added(""), "value");
+  EXPECT_EQ(added("a"), "a_2");
+  EXPECT_EQ(added("a_1"), "a_1_1");
+  EXPECT_EQ(added("a_04"), "a_04");
+  EXPECT_EQ(added("a_4"), "a_4");
+  EXPECT_EQ(added("a"), "a_3");
+  EXPECT_EQ(added("a"), "a_5");
+  EXPECT_EQ(added("a_18446744073709551617"), "a_18446744073709551617");
+  EXPECT_EQ(added("a"), "a_6");
 }
 
 }  // namespace
