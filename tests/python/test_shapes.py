@@ -142,6 +142,18 @@ def test_dimensions_of_one_name_are_equal():
     model(ones(3), ones(2))
 
 
+def test_dimensions_that_only_take_even_sizes_stay_open():
+  halves = [helper.make_node("SpaceToDepth", ["x"], ["y"], "halves", blocksize=2)]
+  model = stretto.optimize(
+    model_of(halves, [value("x", ["N", 3, "H", "W"])], [value("y", ["N", 12, "h", "w"])], {}),
+    tuning="off", inputs={"x": np.zeros((1, 3, 8, 8), np.float32)})
+  x = np.arange(2 * 3 * 4 * 6, dtype=np.float32).reshape(2, 3, 4, 6)
+  want = x.reshape(2, 3, 2, 2, 3, 2).transpose(0, 3, 5, 1, 2, 4).reshape(2, 12, 2, 3)
+  np.testing.assert_array_equal(model(x), want)
+  with pytest.raises(stretto.InvalidArgumentError, match="halves"):
+    model(x[:, :, :3])
+
+
 def test_a_dimension_that_is_open_only_in_name_is_fixed(caplog):
   """Exporters write open dimensions over graphs that were traced for one size."""
   traced = model_of([helper.make_node("Reshape", ["x", "shape"], ["y"], "reshape")],

@@ -174,7 +174,7 @@ void choose_lengths(const Opening& opening, const OptimizeOptions& options, Size
 }
 
 void choose_shapes(Opening& opening, const OptimizeOptions& options) {
-  Sizes first, other;
+  Sizes first, other, twice;
   // Given arrays decide before any guess.
   for (const OpenInput& input : opening.inputs) {
     for (size_t axis = 0; axis < input.shape.size(); ++axis) {
@@ -184,7 +184,7 @@ void choose_shapes(Opening& opening, const OptimizeOptions& options) {
   std::map<Length, int64_t> lengths, other_lengths;
   if (takes_past(opening)) choose_lengths(opening, options, first, lengths, other_lengths);
   for (const OpenInput& input : opening.inputs) {
-    Shape shape, changed;
+    Shape shape, changed, doubled;
     bool guessed = false;
     for (size_t axis = 0; axis < input.shape.size(); ++axis) {
       const Dimension& d = input.shape[axis];
@@ -196,6 +196,8 @@ void choose_shapes(Opening& opening, const OptimizeOptions& options) {
       const int64_t changed_size =
           known ? other_lengths.at(length->first) : other_size(d, shape.back());
       changed.push_back(other.of(d, changed_size));
+      const bool endless = !known && d.most == Dimension::kAny;
+      doubled.push_back(twice.of(d, endless ? 2 * shape.back() : changed_size));
       guessed |= !given && axis > 0 && d.most == Dimension::kAny;
     }
     if (guessed && opening.guess.empty()) {
@@ -207,6 +209,7 @@ void choose_shapes(Opening& opening, const OptimizeOptions& options) {
     }
     opening.first.push_back(std::move(shape));
     opening.other.push_back(std::move(changed));
+    opening.doubled.push_back(std::move(doubled));
   }
 }
 

@@ -16,8 +16,11 @@ struct Opening {
   std::vector<OpenInput> inputs;
   std::vector<Shape> first;  // to optimise for: given inputs, else the largest or likely sizes
   std::vector<Shape> other;  // with other sizes of whatever is open
-  bool asked = false;        // the caller gave a range; else all comes from the file
-  std::string guess;         // how to say the shape that had to be guessed; empty: none
+  // With twice the sizes where the file gives no end. What halves its maps takes them, but not one
+  // more.
+  std::vector<Shape> doubled;
+  bool asked = false;  // the caller gave a range; else all comes from the file
+  std::string guess;   // how to say the shape that had to be guessed; empty: none
 
   bool fixed() const;                                        // no dimension is open
   std::string text(const std::vector<Shape>& shapes) const;  // "x 1x3, mask 1x3"

@@ -214,28 +214,34 @@ Model optimize_imported(ImportedModel imported, const OptimizeOptions& options, 
   return Model(std::move(state));
 }
 
+// Why the model cannot have these shapes; empty if it can.
+std::string refusal(const runtime::ProgramsByShape& by_shape, const std::vector<Shape>& shapes) {
+  try {
+    by_shape.import(shapes);
+    return "";
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  } catch (const Unsupported& error) {
+    return error.what();
+  }
+}
+
 // Whether the model can have other sizes than those it is optimised for. Files leave dimensions
 // open that only one size fits: then the model is as if that had been fixed, and a note says why.
 // What the caller asked for must be possible.
 bool really_open(const runtime::ProgramsByShape& by_shape, const runtime::Opening& opening,
                  const std::string& file, std::vector<std::string>& notes) {
-  try {
-    by_shape.import(opening.other);
-    return true;
-  } catch (const std::exception& error) {
-    if (dynamic_cast<const InvalidArgument*>(&error) == nullptr &&
-        dynamic_cast<const Unsupported*>(&error) == nullptr) {
-      throw;
-    }
-    const std::string other = opening.text(opening.other);
-    if (opening.asked) {
-      throw_invalid("{}: the model cannot be had for {}, which the ranges allow: {}", file, other,
-                    error.what());
-    }
-    notes.push_back(fmt::format(
-        "dimensions that the file leaves open are fixed: the model cannot be had for {}", other));
-    return false;
+  const std::string why = refusal(by_shape, opening.other);
+  if (why.empty()) return true;
+  const std::string other = opening.text(opening.other);
+  if (opening.asked) {
+    throw_invalid("{}: the model cannot be had for {}, which the ranges allow: {}", file, other,
+                  why);
   }
+  if (refusal(by_shape, opening.doubled).empty()) return true;
+  notes.push_back(fmt::format(
+      "dimensions that the file leaves open are fixed: the model cannot be had for {}", other));
+  return false;
 }
 
 // The model with programs for real tokens, of which the first is made and compared with the padded
