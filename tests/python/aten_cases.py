@@ -314,6 +314,14 @@ def indexing():
        (table, ints(3, 4, low=0, high=10))) for mode in ("sum", "mean", "max")],
     ("aten embedding_bag", lambda t, n: A._embedding_bag(t, n, torch.tensor([0, 2]))[0],
      (table, ints(5, low=0, high=10))),
+    *[(f"embedding_bag of a run {mode} {last} {padding}",
+       lambda t, n, o, mode=mode, last=last, padding=padding: F.embedding_bag(
+         n, t, o, mode=mode, include_last_offset=last, padding_idx=padding),
+       (reals(7, 3), torch.tensor([1, 2, 4, 5, 4, 3]),
+        torch.tensor([0, 2, 2, 6] if last else [0, 2, 2])))
+      for mode in ("sum", "mean") for last in (False, True) for padding in (None, 4)],
+    ("embedding_bag padding", lambda t, n: F.embedding_bag(n, t, padding_idx=2, mode="sum"),
+     (reals(7, 3), torch.tensor([[1, 2], [2, 2], [4, 0]]))),
     ("embedding_bag weights", lambda t, n, w: F.embedding_bag(
       n, t, mode="sum", per_sample_weights=w), (table, ints(3, 4, low=0, high=10), reals(3, 4))),
     *[(f"embedding_bag offsets {mode}", lambda t, n, mode=mode: F.embedding_bag(
@@ -333,6 +341,8 @@ def indexing():
     ("scatter", lambda x, n: x.scatter(3, n[..., :1], x[..., 1:] * 2), (x, wide)),
     ("scatter value", lambda x, n: x.scatter(3, n[..., :1], 9.0), (x, wide)),
     ("scatter add", lambda x, n: x.scatter_add(3, n, x), (x, wide)),
+    ("scatter add of more", lambda x, n: torch.zeros(4, 3).scatter_add(0, n, x),
+     (reals(10, 3), ints(10, 3, low=0, high=4))),
     *[(f"scatter_reduce {reduce}", lambda x, n, reduce=reduce:
        x.scatter_reduce(3, n, x[..., :2], reduce), (x, wide))
       for reduce in ("sum", "prod", "amax", "amin")],

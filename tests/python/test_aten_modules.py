@@ -306,3 +306,19 @@ def test_memory_outside_of_a_tensor_is_refused(part, words):
   kind, text = refused(Strided().eval(), torch.zeros(5, 4))
   assert kind is stretto.UnsupportedError
   assert words in text
+
+
+def test_what_is_no_operator_is_refused_by_what_it_does():
+  class Inverse(nn.Module):
+    def forward(self, x):
+      return torch.linalg.inv(x)
+
+  class Size(nn.Module):
+    def forward(self, x):
+      return x + 1, x.shape[1]
+
+  assert "torch.linalg.inv and solve" in refused(Inverse().eval(), torch.eye(3))[1]
+  length = torch.export.Dim("length", min=4, max=64)
+  kind, text = refused(Size().eval(), torch.ones(2, 5), dynamic_shapes=({1: length},))
+  assert kind is stretto.UnsupportedError
+  assert "returns a size that is open" in text

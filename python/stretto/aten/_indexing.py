@@ -19,16 +19,23 @@ def embedding_bag(b: Builder, weight: Value, indices: Value, offsets: Value,
                   scale_grad_by_freq: bool = False, mode: int = 0, sparse: bool = False,
                   per_sample_weights: Value | None = None, include_last_offset: bool = False,
                   padding_idx: int = -1) -> list[Value]:
-  """Sums, means or maxima of rows, of bags whose sizes are known."""
-  if offsets.tensor is None or padding_idx >= 0:
-    raise UnsupportedError("bags whose sizes depend on the values of tensors are not supported, "
-                           "nor is padding_idx")
-  begins = [int(i) for i in offsets.tensor]
-  ends = [*begins[1:], *([] if include_last_offset else [indices.shape[0]])]
-  sizes = [end - begin for begin, end in zip(begins, ends)]
+  """Sums and means of rows, and maxima of bags whose sizes are known and equal."""
   rows = b.node("Gather", weight, _integers(b, indices), axis=0)
   if per_sample_weights is not None:
     rows = b.node("Mul", rows, b.unsqueeze(per_sample_weights, 1))
+  if offsets.tensor is None or padding_idx >= 0:
+    if mode == 2:
+      raise UnsupportedError("maxima of bags whose sizes depend on the values of tensors are not "
+                             "supported; give the bags as the rows of a matrix")
+    shares = _shares_of_run(b, indices, offsets, include_last_offset, padding_idx)
+    shares = b.cast(shares, rows.dtype)
+    if mode == 1:
+      counts = b.node("ReduceSum", shares, b.ints([1]), keepdims=1)
+      shares = b.node("Div", shares, b.node("Max", counts, b.scalar(1.0, rows.dtype)))
+    return [b.node("MatMul", shares, rows)]
+  begins = [int(i) for i in offsets.tensor]
+  ends = [*begins[1:], *([] if include_last_offset else [indices.shape[0]])]
+  sizes = [end - begin for begin, end in zip(begins, ends)]
   width = weight.shape[1]
   if mode == 2 or len(set(sizes)) == 1:
     if len(set(sizes)) != 1 or not sizes[0]:
@@ -40,6 +47,24 @@ def embedding_bag(b: Builder, weight: Value, indices: Value, offsets: Value,
   for i, (begin, end) in enumerate(zip(begins, ends)):
     shares[i, begin:end] = 1.0 if mode == 0 or end == begin else 1 / (end - begin)
   return [b.node("MatMul", b.cast(b.tensor(shares), rows.dtype), rows)]
+
+
+def _shares_of_run(b: Builder, indices: Value, offsets: Value, include_last_offset: bool,
+                   padding_idx: int) -> Value:
+  """[bags, indices]: which indices are in which bag, where only a run tells."""
+  count, bags = indices.shape[0], offsets.shape[0] - int(include_last_offset)
+  offsets = b.cast(offsets, "int64")
+  ends = b.slice(offsets, 0, 1, offsets.shape[0])
+  if not include_last_offset:
+    ends = b.node("Concat", ends, b.ints([count]), axis=0)
+  places = b.tensor(torch.arange(count)[None])
+  inside = b.node("And",
+                  b.node("GreaterOrEqual", places, b.unsqueeze(b.slice(offsets, 0, 0, bags), 1)),
+                  b.node("Less", places, b.unsqueeze(ends, 1)))
+  if padding_idx < 0:
+    return inside
+  padding = b.node("Equal", indices, b.scalar(padding_idx, indices.dtype))
+  return b.node("And", inside, b.node("Not", padding))
 
 
 def index_select(b: Builder, x: Value, dim: int, index: Value) -> Value:

@@ -129,6 +129,10 @@ def translate_program(program: ExportedProgram, name: str, output_names: Sequenc
       tensor = held[spec.target] if spec.target in held else program.constants[spec.target]
       known[spec.arg.name] = (spec.target, tensor)
     else:
+      if spec.kind == InputKind.TOKEN:
+        raise UnsupportedError(f"{name}: the module does more than give results, as "
+                               "torch.linalg.inv and solve do, which check their arguments; run "
+                               "that part in PyTorch")
       raise UnsupportedError(f"{name}: {spec.target}: objects in a program are not supported")
   graph = fixed(program.graph, values) if values else program.graph
   targets = changes(program, name)
@@ -258,7 +262,9 @@ class _Walk:
         outputs.append(Output(None, constant=result))
         continue
       described = _description(result.meta["val"])
-      assert described is not None
+      if described is None:
+        raise UnsupportedError(f"{self.name}: the module returns a size that is open; take it from "
+                               "the shape of a result instead")
       values.append((self._value(result).id, name))
       outputs.append(Output(*described))
     if not values:

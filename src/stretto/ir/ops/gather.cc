@@ -55,7 +55,7 @@ void evaluate_gather(Evaluation& c) {
 
 void infer_elements(Inference& c) {
   const int64_t axis = axis_of(c.attributes(), c.rank(0));
-  check_elements_shape(c.shape(0), c.shape(1), axis, false);
+  check_elements_shape(c.shape(0), c.shape(1), axis);
   c.set_output(0, c.dtype(0), c.shape(1));
 }
 

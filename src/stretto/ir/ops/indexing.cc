@@ -21,10 +21,10 @@ std::vector<int64_t> normalized_indices(std::vector<int64_t> indices, int64_t si
   return indices;
 }
 
-void check_elements_shape(const Shape& data, const Shape& indices, int64_t axis, bool scatter) {
+void check_elements_shape(const Shape& data, const Shape& indices, int64_t axis) {
   bool fits = data.size() == indices.size();
   for (size_t i = 0; fits && i < data.size(); ++i) {
-    fits = indices[i] <= data[i] || (!scatter && static_cast<int64_t>(i) == axis);
+    fits = indices[i] <= data[i] || static_cast<int64_t>(i) == axis;
   }
   if (!fits) {
     throw_invalid("indices: shape {} does not fit data of shape {} along axis {}",

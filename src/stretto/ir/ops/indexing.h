@@ -12,7 +12,7 @@ namespace stretto::ir::ops {
 std::vector<int64_t> normalized_indices(std::vector<int64_t> indices, int64_t size);
 
 // GatherElements and ScatterElements: indices may not reach beyond data off the axis.
-void check_elements_shape(const Shape& data, const Shape& indices, int64_t axis, bool scatter);
+void check_elements_shape(const Shape& data, const Shape& indices, int64_t axis);
 // The rows of `indices` along its last axis, and where they point in `data`: the index at `i` of a
 // row is of the element base(row) + i * step + index * stride.
 struct ElementRows {

@@ -82,7 +82,7 @@ void scatter(Evaluation& c, const std::vector<int64_t>& positions, int64_t run) 
 void infer_elements(Inference& c) {
   check_reduction(c);
   const int64_t axis = normalize_axis(c.attributes().integer("axis", 0), c.rank(0), "axis");
-  check_elements_shape(c.shape(0), c.shape(1), axis, true);
+  check_elements_shape(c.shape(0), c.shape(1), axis);
   if (c.shape(2) != c.shape(1)) {
     throw_invalid("updates: expected the indices' shape {}, got {}", shape_text(c.shape(1)),
                   shape_text(c.shape(2)));
