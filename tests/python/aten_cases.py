@@ -449,6 +449,8 @@ def products():
     ("attention added", lambda q, k, v, m: attend(q, k, v, attn_mask=m, scale=0.3),
      (q, k, v, reals(5, 6))),
     ("attention groups", lambda q, k, v: attend(q, k, v, enable_gqa=True), (q, k[:, :2], v[:, :2])),
+    ("attention added empty row", lambda q, k, v, m: attend(q, k, v, attn_mask=m),
+     (q, k, v, hidden)),
     ("attention known empty row", lambda q, k, v: attend(q, k, v, attn_mask=hidden), (q, k, v)),
     ("attention known mask", lambda q, k, v: attend(q, k, v, attn_mask=mask), (q, k, v)),
     *transformer_layers(),

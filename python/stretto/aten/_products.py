@@ -67,6 +67,7 @@ def attention(b: Builder, query: Value, key: Value, value: Value, attn_mask: Val
   if is_causal:
     attn_mask = b.causal(query.shape[-2], key.shape[-2])
   seen = None  # rows that may look at something
+  blind = None  # those that may not, where only scores tell
   if attn_mask is not None and attn_mask.dtype == "bool":
     if not is_causal and (attn_mask.tensor is None
                           or not bool(attn_mask.tensor.any(-1).all())):
@@ -77,7 +78,12 @@ def attention(b: Builder, query: Value, key: Value, value: Value, attn_mask: Val
       sees = (attn_mask.tensor > -math.inf).any(-1, keepdim=True)
       seen = None if bool(sees.all()) else b.tensor(sees)
     scores = b.node("Add", scores, b.cast(attn_mask, scores.dtype))
+    if attn_mask.tensor is None:
+      top = b.node("ReduceMax", scores, b.ints([scores.rank - 1]), keepdims=1)
+      blind = b.node("Equal", top, b.scalar(-math.inf, scores.dtype))
   weights = b.node("Softmax", scores, axis=-1)
+  if blind is not None:
+    weights = b.node("Where", blind, b.scalar(0.0, weights.dtype), weights)
   y = b.node("MatMul", weights, value)
   # The others give zeros in PyTorch, where a softmax of nothing but -inf gives NaN.
   return y if seen is None else b.node("Where", seen, y, b.scalar(0.0, y.dtype))
