@@ -29,4 +29,5 @@ def test_an_unknown_peer_is_named(monkeypatch, capsys):
   monkeypatch.setattr("sys.argv", ["callers", "m.onnx", "--peers", "foo"])
   with pytest.raises(SystemExit):
     callers.main()
-  assert "--peers: 'foo' is unknown; expected onnxruntime or none" in capsys.readouterr().err
+  error = capsys.readouterr().err
+  assert "--peers: 'foo' is unknown; expected onnxruntime, onnxruntime-asleep or none" in error
