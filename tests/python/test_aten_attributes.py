@@ -1,5 +1,7 @@
 """PyTorch modules that remember something in attributes which are no buffers."""
 
+import threading
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -72,3 +74,18 @@ def test_what_is_computed_once_may_stay():
   reference, x = Rotary().eval(), torch.randn(2, 3)
   for _ in range(3):
     torch.testing.assert_close(model(x), reference(x))
+
+
+class Locked(nn.Module):
+  def __init__(self):
+    super().__init__()
+    self.lock, self.calls = threading.Lock(), 0
+
+  def forward(self, x):
+    self.calls += 1
+    return x
+
+
+def test_a_module_that_cannot_be_copied_is_named():
+  with pytest.raises(stretto.UnsupportedError, match="changes calls .* cannot be copied"):
+    stretto.optimize(Locked().eval(), torch.ones(2, 3), **OPTIONS)

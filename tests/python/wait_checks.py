@@ -30,6 +30,19 @@ def check_work_of_a_call_that_waits(rank, size):
     same(work.get_future().then(lambda done: done.value()[0].detach() * 2).wait(), want * 2)
 
 
+def let_others_come(rank, size, x, others):
+  """To the all-reduce that rank 0 has begun; called by all ranks, there when Ctrl-C has come."""
+  if rank == 0:
+    dist.send(torch.ones(1), 1)
+  elif rank == 1:
+    dist.recv(torch.ones(1), 0)
+  if rank > 0:
+    dist.barrier(others)
+    dist.all_reduce(x)
+    same(x, total(size))
+  dist.barrier()
+
+
 def check_ctrl_c_in_a_call_that_waits(rank, size):
   """The operation goes on, and ends when the other ranks come."""
   job, x = dist.group.WORLD, value(rank)
@@ -53,14 +66,7 @@ def check_ctrl_c_in_a_call_that_waits(rank, size):
       raise AssertionError("the call came back")
     finally:
       signal.signal(signal.SIGINT, old)
-    dist.send(torch.ones(1), 1)
-  elif rank == 1:
-    dist.recv(torch.ones(1), 0)
-  if rank > 0:
-    dist.barrier(others)
-    dist.all_reduce(x)
-    same(x, total(size))
-  dist.barrier()
+  let_others_come(rank, size, x if rank > 0 else None, others)
 
 
 class Interrupted:
@@ -91,14 +97,7 @@ def check_ctrl_c_when_an_all_reduce_has_begun(rank, size):
     finally:
       engine.native = native
     assert memory() is not None
-    dist.send(torch.ones(1), 1)
-  elif rank == 1:
-    dist.recv(torch.ones(1), 0)
-  if rank > 0:
-    dist.barrier(others)
-    dist.all_reduce(x)
-    same(x, total(size))
-  dist.barrier()
+  let_others_come(rank, size, x if rank > 0 else None, others)
   if rank == 0:
     while memory() is not None:  # until the completion thread has seen the end
       time.sleep(0.01)

@@ -158,7 +158,8 @@ def _mark(value: Any, depth: int = 0) -> Any:
 
 def _remembers(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
   """Whether a second run gives something else, with the buffers that the first one began with."""
-  twin = copy.deepcopy(module)
+  parameters = {id(p): p for p in module.parameters()}  # which both may share
+  twin = copy.deepcopy(module, parameters)
   results = []
   for _ in range(2):
     for path, buffer in module.named_buffers():
@@ -181,8 +182,14 @@ def refuse_plain_state(program: ExportedProgram, assigned: Assigned, module: tor
   """Refuses a module whose next run depends on what it has put into attributes: one that reads a
   plain tensor and puts another in its place, unless that is the same memory in a run of the module,
   or one that counts, collects or remembers otherwise. What is only computed once stays."""
-  if assigned.others and _remembers(module, args, kwargs):
-    changed = " and ".join(assigned.others[:3])
+  changed = " and ".join(assigned.others[:3])
+  try:
+    remembers = bool(changed) and _remembers(module, args, kwargs)
+  except (TypeError, RuntimeError) as error:
+    raise UnsupportedError(f"{name}: the module changes {changed} when it runs, and cannot be "
+                           "copied to see whether its next results depend on it: "
+                           f"{error}") from error
+  if remembers:
     raise UnsupportedError(f"{name}: the module changes {changed} when it runs, and its next "
                            "results depend on it; keep that in tensors that are made buffers with "
                            "register_buffer")
