@@ -19,7 +19,7 @@ namespace stretto {
 namespace {
 
 constexpr MemoryRate kTypicalMemory{.one = 20e9, .together = 40e9};
-constexpr std::string_view kHeader = "stretto-machine-rates 1\n";
+constexpr std::string_view kHeader = "stretto-machine-rates 2\n";
 
 // So many processes measure. Whatever else a machine does when the first one comes would otherwise
 // count for ever.

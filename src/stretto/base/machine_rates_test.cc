@@ -34,7 +34,7 @@ class KeptRates : public testing::Test {
   std::optional<std::string> before_;
 };
 
-const std::string kHeader = "stretto-machine-rates 1\n";
+const std::string kHeader = "stretto-machine-rates 2\n";
 const std::string kElsewhere = "Another processor\t4\t0\t10\t20\t5\n";
 
 std::string here(const std::string& rates) {

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
+#include <memory>
 #include <span>
-#include <vector>
 
 #include "stretto/base/clock.h"
 #include "stretto/base/cpu.h"
+#include "stretto/base/error.h"
 #include "stretto/base/memory.h"
 #include "stretto/base/team.h"
 
@@ -81,8 +83,13 @@ double measure(int threads, std::span<const float> values) {
 }  // namespace
 
 MemoryRate measure_memory() {
-  const int64_t bytes = std::clamp(total_memory_bytes() / 16, kFewBytes, kBytes);
-  const std::vector<float> values(static_cast<size_t>(bytes) / sizeof(float), 1.0f);
+  const auto wanted = static_cast<size_t>(std::clamp(total_memory_bytes() / 16, kFewBytes, kBytes));
+  const size_t bytes = wanted / kHugePage * kHugePage;
+  const std::unique_ptr<float, decltype(&std::free)> memory(
+      static_cast<float*>(allocate_in_huge_pages(bytes)), std::free);
+  if (!memory) throw_unsupported("memory: the system refused {} bytes", bytes);
+  const std::span<float> values(memory.get(), bytes / sizeof(float));
+  std::ranges::fill(values, 1.0f);
   const int threads = std::clamp(cpu_info().cores, 1, kMostMemoryThreads);
   const double one = measure(1, values);
   const double together = threads > 1 ? std::max(measure(threads, values), one) : one;

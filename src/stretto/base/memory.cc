@@ -1,9 +1,11 @@
 #include "stretto/base/memory.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <fstream>
 
 #include "stretto/base/error.h"
@@ -50,5 +52,13 @@ void take_memory(int64_t bytes) {
 }
 
 void return_memory(int64_t bytes) noexcept { g_taken.fetch_sub(bytes, std::memory_order_relaxed); }
+
+void* allocate_in_huge_pages(size_t bytes) noexcept {
+  void* memory = std::aligned_alloc(kHugePage, bytes);
+#ifdef MADV_HUGEPAGE
+  if (memory != nullptr) madvise(memory, bytes, MADV_HUGEPAGE);  // a wish
+#endif
+  return memory;
+}
 
 }  // namespace stretto

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "stretto/base/error.h"
 
 namespace stretto {
@@ -19,6 +21,15 @@ TEST(Memory, WhatDoesNotFitIsRefusedAndNotEntered) {
   return_memory(total);
   take_memory(total);
   return_memory(total);
+}
+
+TEST(Memory, HugePagesBeginWhereOneCan) {
+  auto* memory = static_cast<std::byte*>(allocate_in_huge_pages(2 * kHugePage));
+  ASSERT_NE(memory, nullptr);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % kHugePage, 0);
+  memory[0] = memory[2 * kHugePage - 1] = std::byte{1};
+  std::free(memory);
+  EXPECT_EQ(allocate_in_huge_pages(size_t{1} << 62), nullptr);
 }
 
 }  // namespace

@@ -7,10 +7,6 @@
 #include "stretto/base/memory.h"
 #include "stretto/tensor/narrow.h"
 
-#ifdef __linux__
-#include <sys/mman.h>
-#endif
-
 namespace stretto {
 namespace {
 
@@ -72,8 +68,6 @@ Tensor narrow(const Tensor& single, DType dtype) {
 }  // namespace
 
 std::shared_ptr<std::byte[]> allocate(size_t bytes) {
-  // Weights streamed from 4 KiB pages miss the TLB at every page; large buffers ask for huge ones.
-  constexpr size_t kHugePage = size_t{2} << 20;
   constexpr size_t kLargest = size_t{1} << 62;
   const bool large = bytes >= 2 * kHugePage;
   const size_t alignment = large ? kHugePage : kAlignment;
@@ -82,14 +76,11 @@ std::shared_ptr<std::byte[]> allocate(size_t bytes) {
   const size_t size = (bytes + kAlignment + alignment - 1) / alignment * alignment;
   const auto taken = static_cast<int64_t>(size);
   take_memory(taken);
-  void* memory = std::aligned_alloc(alignment, size);
+  void* memory = large ? allocate_in_huge_pages(size) : std::aligned_alloc(alignment, size);
   if (memory == nullptr) {
     return_memory(taken);
     throw_unsupported("memory: the system refused {} bytes", bytes);
   }
-#ifdef MADV_HUGEPAGE
-  if (large) madvise(memory, size, MADV_HUGEPAGE);
-#endif
   std::memset(memory, 0, size);
   return {static_cast<std::byte*>(memory), [taken](std::byte* p) {
             std::free(p);

@@ -42,6 +42,18 @@ struct Axis {
     }
     return longest;
   }
+  // How many such runs there are.
+  int64_t runs() const {
+    int64_t count = 0;
+    for (int64_t o = 0; o < out; o = run_end(o, out)) ++count;
+    return count;
+  }
+  // The most taps that one position sees.
+  int64_t most_taps() const {
+    int64_t most = 0;
+    for (int64_t o = 0; o < out; o = run_end(o, out)) most = std::max(most, last(o) - first(o));
+    return most;
+  }
   // How many taps fall inside the input for any position.
   int64_t taps_seen() const {
     int64_t seen = 0;
@@ -79,6 +91,15 @@ void for_patches(const Axis& vertical, const Axis& horizontal, int64_t begin, in
     }
     y = y_end;
   }
+}
+
+// Between the weights of an input block that the patches of a map use, the places where the next
+// ones do not follow in memory; none where a patch uses all taps.
+inline int64_t tap_gaps(const Axis& vertical, const Axis& horizontal) {
+  if (horizontal.most_taps() < horizontal.kernel) {
+    return vertical.taps_seen() * horizontal.runs();
+  }
+  return vertical.most_taps() < vertical.kernel ? vertical.runs() : 0;
 }
 
 // A patch cut into tiles of at most `most` pixels along its longer side.

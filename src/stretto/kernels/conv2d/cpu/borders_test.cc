@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
+#include <vector>
 
 namespace stretto::kernels::conv2d {
 namespace {
@@ -21,19 +23,36 @@ TEST(Borders, TapsAreSeenIfAnyPositionSeesThem) {
           for (const int64_t before : {0, 1, 7}) {
             const Axis a = axis(in, kernel, stride, dilation, before, kernel * dilation);
             std::set<int64_t> seen;
+            std::vector<std::set<int64_t>> by_position(static_cast<size_t>(a.out));
             for (int64_t o = 0; o < a.out; ++o) {
               for (int64_t tap = 0; tap < kernel; ++tap) {
                 const int64_t at = o * stride - before + tap * dilation;
-                if (at >= 0 && at < in) seen.insert(tap);
+                if (at >= 0 && at < in) by_position[static_cast<size_t>(o)].insert(tap);
               }
+              seen.merge(std::set(by_position[static_cast<size_t>(o)]));
+            }
+            size_t most = 0;
+            int64_t runs = by_position.empty() ? 0 : 1;
+            for (size_t o = 0; o < by_position.size(); ++o) {
+              most = std::max(most, by_position[o].size());
+              runs += o > 0 && by_position[o] != by_position[o - 1];
             }
             EXPECT_EQ(a.taps_seen(), static_cast<int64_t>(seen.size()))
                 << in << " k" << kernel << " s" << stride << " d" << dilation << " p" << before;
+            EXPECT_EQ(a.most_taps(), static_cast<int64_t>(most));
+            EXPECT_GE(a.runs(), runs);  // positions that see nothing may count as several
           }
         }
       }
     }
   }
+}
+
+TEST(Borders, WeightsHaveGapsOnlyWhereNoPixelSeesAllTaps) {
+  EXPECT_EQ(tap_gaps(axis(3, 3, 1, 1, 1, 1), axis(3, 3, 1, 1, 1, 1)), 0);
+  EXPECT_EQ(tap_gaps(axis(3, 3, 1, 1, 1, 1), axis(2, 3, 1, 1, 1, 1)), 6);  // 3 rows in 2 columns
+  EXPECT_EQ(tap_gaps(axis(2, 3, 1, 1, 1, 1), axis(3, 3, 1, 1, 1, 1)), 2);
+  EXPECT_EQ(tap_gaps(axis(1, 3, 1, 1, 1, 1), axis(1, 3, 1, 1, 1, 1)), 1);
 }
 
 TEST(Borders, TilesCoverTheMapAndSkipTapsOutsideIt) {

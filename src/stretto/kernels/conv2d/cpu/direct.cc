@@ -104,11 +104,8 @@ double cycles(const Conv2dProblem& p, const Plan& plan) {
     blocks[vectors] += static_cast<double>(over.blocks);
     channels[vectors] += static_cast<double>(over.channels);
   }
-  const int64_t seen_down = plan.vertical.taps_seen(), seen_across = plan.horizontal.taps_seen();
-  const auto seen = static_cast<double>(seen_down * seen_across);
-  const double skips = seen_across < p.kernel_w ? static_cast<double>(seen_down)
-                       : seen_down < p.kernel_h ? 1
-                                                : 0;
+  const auto seen = static_cast<double>(plan.vertical.taps_seen() * plan.horizontal.taps_seen());
+  const auto gaps = static_cast<double>(tap_gaps(plan.vertical, plan.horizontal));
   TileWork work;
   WeightWork weights;
   for (int v = 1; v <= TileSet::kMaxVectors; ++v) {
@@ -122,7 +119,7 @@ double cycles(const Conv2dProblem& p, const Plan& plan) {
               });
     weights.bytes += channels[v] * seen * v * static_cast<double>(plan.block * 4);
     const bool partial = channels[v] < blocks[v] * static_cast<double>(plan.block);
-    weights.pieces += std::max(partial ? panels[v] * seen : 0, blocks[v] * skips);
+    weights.pieces += std::max(partial ? panels[v] * seen : 0, blocks[v] * gaps);
   }
   const ShareSize share =
       largest_share(p.n * plan.vertical.out, plan.panels.count * plan.groups, p.target.threads,

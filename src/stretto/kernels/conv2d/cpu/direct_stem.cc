@@ -71,6 +71,8 @@ double cycles(const Conv2dProblem& p, const Plan& plan) {
   const int64_t bands = (plan.vertical.out + rows_in_l2(p) - 1) / rows_in_l2(p);
   const WeightWork weights{
       .bytes = channels * seen * static_cast<double>(plan.out_blocks * plan.block * 4),
+      .pieces = channels *
+                static_cast<double>(plan.panels.count * tap_gaps(plan.vertical, plan.horizontal)),
       .part = share.of_columns,
       .passes = share.passes(static_cast<double>(p.n * bands))};
   const double image = tile_cycles(work, kStart, p.epilogue) + kRun * runs;
