@@ -9,6 +9,11 @@ import torch.nn.functional as F
 from aten_draws import bools, ints, over, reals
 
 A = torch.ops.aten
+SPECIAL = torch.tensor([math.nan, math.inf, -math.inf, -0.0, 0.0, 1.0, -1.0, 0.5, -7.25, 2.5])
+QUOTIENTS = [("floor division", lambda x, y: torch.div(x, y, rounding_mode="floor")),
+             ("trunc division", lambda x, y: torch.div(x, y, rounding_mode="trunc")),
+             ("floor_divide", torch.floor_divide), ("remainder", torch.remainder),
+             ("fmod", torch.fmod)]
 
 
 def unary():
@@ -31,6 +36,20 @@ def unary():
     ("round decimals", lambda x: torch.round(x, decimals=1), (reals(9),)),
     ("abs of a scalar", torch.abs, (torch.tensor(-3.0),)),
     ("float64", lambda x: torch.exp(x) + 1, (reals(4).double(),)),
+    ("round to tens", lambda x: torch.round(x, decimals=-1), (reals(9, low=-99, high=99),)),
+    *[(f"{name} of {kind}", getattr(torch, name), (given,))
+      for kind, given in (("small numbers", 1e-6 * reals(9)), ("special numbers", SPECIAL))
+      for name in "log1p expm1 exp2 trunc round ceil floor exp log sqrt rsqrt abs neg sign sgn "
+      "reciprocal tanh sigmoid erf erfc atan asinh sinh cosh frac isnan isinf isfinite isposinf "
+      "isneginf nan_to_num logical_not sin cos tan log2 log10 square relu acos asin acosh "
+      "atanh".split()],
+    ("exp2 of whole numbers", lambda n: torch.exp2(n).log2().floor(), (ints(20).float(),)),
+    *[(f"signbit of {name}", torch.signbit, (x,)) for name, x in
+      (("floats", SPECIAL), ("int8", ints(9, dtype=torch.int8)), ("bool", bools(4)))],
+    ("view of bits", lambda x: x.view(torch.int32), (SPECIAL,)),
+    ("view of integers", lambda n: (n.view(torch.float64), n.int().view(torch.uint32)), (n,)),
+    ("angle", torch.angle, (SPECIAL,)), ("angle of integers", torch.angle, (n,)),
+    ("view of bool", lambda b: b.view(torch.uint8), (bools(5),)),
   ]
 
 
@@ -59,6 +78,7 @@ def binary():
   positive = reals(2, 3, 4, low=0.2, high=3)
   divisors = torch.where(n == 0, 3, n)
   b, c = bools(5), bools(5)
+  left, right = (x.flatten() for x in torch.meshgrid(SPECIAL, SPECIAL, indexing="ij"))
   return [
     ("add", torch.add, (x, row)), ("add alpha", lambda x, y: torch.add(x, y, alpha=2.5), (x, y)),
     ("add number", lambda x: x + 3, (x,)), ("add number to int", lambda n: n + 1.5, (n,)),
@@ -86,6 +106,23 @@ def binary():
     ("remainder negative", lambda n: n % -4, (n,)),
     ("remainder int tensor", torch.remainder, (n, divisors)),
     ("fmod", torch.fmod, (x, positive)), ("fmod number", lambda x: torch.fmod(x, 0.7), (x,)),
+    *[(f"{name} of special numbers", f, (left, right))
+      for name, f in QUOTIENTS + [(name, getattr(torch, name)) for name in
+                                  "atan2 hypot copysign fmax fmin maximum minimum".split()]],
+    *[(f"{name} of special numbers and {number}", lambda x, f=f, number=number: f(x, number),
+       (SPECIAL,)) for name, f in QUOTIENTS for number in (0.7, -2.0, 0.0, math.inf, -math.inf)],
+    *[(f"{name} of {dtype}", f, (torch.iinfo(dtype).min + ints(6, low=0, high=3, dtype=dtype),
+                                 torch.tensor([3, 7, 2, 5, 9, 4], dtype=dtype)))
+      for name, f in QUOTIENTS for dtype in (torch.int32, torch.int64, torch.uint8)],
+    ("copysign number", lambda x: torch.copysign(x, -1.0), (x,)),
+    ("copysign of integers", torch.copysign, (n, m)),
+    *[(f"{name} of integers", getattr(torch, name), (n, m)) for name in ("fmax", "fmin")],
+    *[(f"{name} {kind}", f, pair)
+      for name, f in (("lshift", lambda n, m: n << m), ("rshift", lambda n, m: n >> m),
+                      ("left", torch.bitwise_left_shift), ("right", torch.bitwise_right_shift))
+      for kind, pair in (("tensor", (n, m.abs())), ("number", (n.int(), 2)),
+                         ("all bits", (n.int(), 32)))],
+    ("rshift uint8", lambda n: n >> 3, (ints(6, low=0, high=255, dtype=torch.uint8),)),
     ("pow", torch.pow, (positive, y)), ("pow 2", lambda x: x**2, (x,)),
     ("pow 3", lambda x: x**3, (x,)), ("pow 0.5", lambda x: x**0.5, (positive,)),
     ("pow -1", lambda x: x**-1, (positive,)), ("pow -0.5", lambda x: x**-0.5, (positive,)),
@@ -177,6 +214,15 @@ def reductions():
      (n, torch.tensor([-3, 0, 4]))),
     ("searchsorted", lambda t, x: torch.searchsorted(t, x, side="right"),
      (torch.tensor([-1.0, 0.0, 1.5]), x)),
+    ("searchsorted rows", torch.searchsorted, (reals(2, 3, 9).sort(-1).values, reals(2, 3, 4))),
+    ("searchsorted rows right", lambda t, x: torch.searchsorted(t, x, right=True),
+     (ints(3, 9).sort(-1).values, ints(3, 4))),
+    ("searchsorted sorter", lambda t, x, s: torch.searchsorted(t, x, sorter=s),
+     (torch.tensor([3.0, 1.0, 2.0]), SPECIAL, torch.tensor([1, 2, 0]))),
+    ("searchsorted number", lambda t: (torch.searchsorted(t, 0.3), torch.bucketize(0.3, t)),
+     (reals(9).sort().values,)),
+    ("bucketize special numbers", torch.bucketize, (SPECIAL, torch.tensor([-1.0, 0.0, 1.0]))),
+    ("norm 0 of special numbers", lambda x: torch.linalg.vector_norm(x, 0), (SPECIAL,)),
     *[(f"cdist {p}", lambda x, y, p=p: torch.cdist(x, y, p), (reals(2, 4, 3), reals(2, 5, 3)))
       for p in (1.0, 2.0, math.inf)],
     ("topk", lambda x: tuple(x.topk(2, 1)), (x,)),

@@ -54,9 +54,11 @@ def products():
   mask = torch.tril(torch.ones(5, 6, dtype=torch.bool))
   none = mask.clone()
   none[1] = False
+  small = [ints(*size, low=-128, high=127, dtype=torch.int8) for size in ((32, 16), (16, 8))]
   hidden = torch.zeros(5, 6).masked_fill(~none, -torch.inf)
   attend = F.scaled_dot_product_attention
   return [
+    ("int_mm", torch._int_mm, (small[0], small[1])),
     ("mm", torch.mm, (m, n)), ("matmul", torch.matmul, (stack, n)), ("bmm", torch.bmm,
                                                                      (stack, reals(2, 4, 5))),
     ("matmul 4d", torch.matmul, (q, k.mT)), ("mv", torch.mv, (m, reals(4))),
@@ -173,6 +175,12 @@ def windows():
      (volume, reals(1, 2, 3, 4, 3))),
     ("affine_grid", lambda x, m: F.grid_sample(x, F.affine_grid(m, [2, 4, 3, 3])),
      (image, reals(2, 2, 3))),
+    *[(f"interpolate smoothed {mode} {label}", lambda x, mode=mode, options=options: F.interpolate(
+      x, mode=mode, antialias=True, **options), (reals(2, 3, 9, 11),))
+      for mode in ("bilinear", "bicubic")
+      for label, options in (("smaller", {"size": (4, 5)}), ("larger", {"size": (13, 6)}),
+                             ("corners", {"size": (4, 5), "align_corners": True}),
+                             ("by factor", {"scale_factor": 0.45}))],
     ("interpolate recomputed", lambda x: F.interpolate(x, scale_factor=1.7, mode="bilinear",
                                                        recompute_scale_factor=True), (image,)),
   ]

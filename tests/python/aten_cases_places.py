@@ -61,6 +61,7 @@ def shapes():
     ("pixel_shuffle 3d", lambda x: F.pixel_shuffle(x, 2), (image[0],)),
     ("pixel_unshuffle", lambda x: F.pixel_unshuffle(x, 2), (image,)),
     ("channel_shuffle", lambda x: F.channel_shuffle(x, 4), (image,)),
+    ("native_channel_shuffle", lambda x: torch.native_channel_shuffle(x, 4), (image,)),
     ("diagonal", lambda x: (x.diagonal(1, 2, 3), x.diagonal(-1, 3, 0)), (x,)),
     ("diag_embed", lambda v: torch.diag_embed(v), (v,)), ("trace", torch.trace, (m,)),
     ("tril", lambda m: (m.tril(), m.tril(-1)), (m,)), ("triu", lambda x: x.triu(1), (x,)),
@@ -99,6 +100,7 @@ def indexing():
   x, table = reals(2, 3, 4, 5), reals(10, 6)
   i, j = ints(3, low=0, high=3), ints(3, low=-3, high=3)
   wide = ints(2, 3, 4, 2, low=0, high=5)
+  few = ints(4, 3, low=0, high=4)  # some places are met by none, some by several
   return [
     ("embedding", lambda t, n: F.embedding(n, t), (table, ints(2, 4, low=0, high=10))),
     ("embedding int32", lambda t, n: F.embedding(n, t),
@@ -138,7 +140,16 @@ def indexing():
      (reals(10, 3), ints(10, 3, low=0, high=4))),
     *[(f"scatter_reduce {reduce}", lambda x, n, reduce=reduce:
        x.scatter_reduce(3, n, x[..., :2], reduce), (x, wide))
-      for reduce in ("sum", "prod", "amax", "amin")],
+      for reduce in ("sum", "prod", "mean", "amax", "amin")],
+    *[(f"scatter_reduce {reduce} without itself {kind}", lambda x, n, y, reduce=reduce:
+       x.scatter_reduce(0, n, y, reduce, include_self=False), (given, few, more))
+      for reduce in ("sum", "prod", "mean", "amax", "amin")
+      for kind, given, more in (("float", reals(6, 3), reals(4, 3)),
+                                ("int", ints(6, 3), ints(4, 3)))],
+    ("scatter_reduce mean of integers", lambda x, n, y: x.scatter_reduce(0, n, y, "mean"),
+     (ints(6, 3), few, ints(4, 3))),
+    ("scatter_reduce mean of a scalar", lambda x, n, y: x.scatter_reduce(0, n, y, "mean"),
+     (torch.tensor(3.0), torch.tensor(0), torch.tensor(2.0))),
     ("scatter multiply", lambda x, n: x.scatter(3, n[..., :1], x, reduce="multiply"), (x, wide)),
     ("one_hot", lambda n: F.one_hot(n, 5), (ints(2, 3, low=0, high=5),)),
     ("index_put", lambda x, i: x.index_put((i % 2, i), x[0, :, :]), (x, torch.tensor([0, 1, 2]))),

@@ -16,9 +16,11 @@ def difference(got, want, tolerance):
     return None if np.array_equal(got, want) else f"{got} instead of {want}"
   got, want = got.astype(np.float64), want.astype(np.float64)
   finite = np.isfinite(want)
-  if not np.array_equal(np.nan_to_num(got[~finite]), np.nan_to_num(want[~finite])):
+  if not np.array_equal(got[~finite], want[~finite], equal_nan=True):
     return f"{got} instead of {want}"
   if not finite.any():
     return None
+  if not np.isfinite(got[finite]).all():
+    return f"{got} instead of {want}"
   error = np.abs(got[finite] - want[finite]).max() / max(np.abs(want[finite]).max(), 1e-6)
   return None if error <= tolerance else f"off by {error:.1e} of the largest value"

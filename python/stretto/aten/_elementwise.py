@@ -6,8 +6,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from stretto._errors import UnsupportedError
-from stretto.aten._builder import Builder, Operand, Value
+from stretto.aten._builder import HALF, Builder, Operand, Value
 
 
 def is_float(dtype: str) -> bool:
@@ -50,14 +52,16 @@ def round_to(b: Builder, x: Value, *, decimals: int = 0) -> Value:
     return x
   if decimals == 0:
     return b.node("Round", x)
-  scale = b.scalar(10.0 ** decimals, x.dtype)
-  return b.node("Div", b.node("Round", b.node("Mul", x, scale)), scale)
+  scale = b.scalar(10.0 ** abs(decimals), x.dtype)
+  out, back = ("Mul", "Div") if decimals > 0 else ("Div", "Mul")
+  return b.node(back, b.node("Round", b.node(out, x, scale)), scale)
 
 
 def trunc(b: Builder, x: Value) -> Value:
   if not is_float(x.dtype):
     return x
-  return b.node("Mul", b.node("Sign", x), b.node("Floor", b.node("Abs", x)))
+  below = b.node("Less", x, b.scalar(0.0, x.dtype))
+  return b.node("Where", below, b.node("Ceil", x), b.node("Floor", x))
 
 
 def log_of_base(base: float) -> Callable[..., Value]:
@@ -68,18 +72,28 @@ def log_of_base(base: float) -> Callable[..., Value]:
 
 
 def log1p(b: Builder, x: Value) -> Value:
+  """log(1 + x) times x / ((1 + x) - 1), which makes up for the digits that 1 + x loses."""
   x = b.cast(x, b.dtype)
-  return b.node("Log", b.node("Add", x, b.scalar(1, x.dtype)))
+  one = b.scalar(1, x.dtype)
+  y = b.node("Add", x, one)
+  apart = b.node("Sub", y, one)
+  exact = b.node("Mul", b.node("Log", y), b.node("Div", x, apart))
+  # 0 / 0 and inf / inf.
+  as_it_is = b.node("Or", b.node("Equal", apart, b.scalar(0, x.dtype)),
+                    b.node("Equal", x, b.scalar(math.inf, x.dtype)))
+  return b.node("Where", as_it_is, x, exact)
 
 
 def expm1(b: Builder, x: Value) -> Value:
+  """exp(x) - 1 as tanh(x / 2) * (exp(x) + 1), which keeps the digits of small x."""
   x = b.cast(x, b.dtype)
-  return b.node("Sub", b.node("Exp", x), b.scalar(1, x.dtype))
+  half = b.node("Tanh", b.node("Mul", x, b.scalar(0.5, x.dtype)))
+  return b.node("Mul", half, b.node("Add", b.node("Exp", x), b.scalar(1, x.dtype)))
 
 
 def exp2(b: Builder, x: Value) -> Value:
   x = b.cast(x, b.dtype)
-  return b.node("Exp", b.node("Mul", x, b.scalar(math.log(2), x.dtype)))
+  return b.node("Pow", b.scalar(2.0, x.dtype), x)
 
 
 def erfc(b: Builder, x: Value) -> Value:
@@ -164,9 +178,12 @@ def hypotenuse(b: Builder, x: Operand, y: Operand) -> Value:
   x, y = (b.node("Abs", v) for v in b.operands(x, y))
   large, small = b.node("Max", x, y), b.node("Min", x, y)
   zero, one = b.scalar(0.0, x.dtype), b.scalar(1.0, x.dtype)
+  infinite = b.scalar(math.inf, x.dtype)
   share = b.node("Div", small, b.node("Where", b.node("Equal", large, zero), one, large))
   root = b.node("Sqrt", b.node("Add", one, b.node("Mul", share, share)))
-  return b.node("Mul", large, root)
+  # Beside an infinite one it does not matter what the other is, even NaN.
+  endless = b.node("Or", b.node("Equal", x, infinite), b.node("Equal", y, infinite))
+  return b.node("Where", endless, infinite, b.node("Mul", large, root))
 
 
 def binary(op: str, on_bools: str | None = None) -> Callable[..., Value]:
@@ -204,22 +221,43 @@ def subtract(b: Builder, x: Operand, y: Operand, alpha: float = 1) -> Value:
   return b.node("Sub", x, y if alpha == 1 else b.node("Mul", y, b.scalar(alpha, y.dtype)))
 
 
+def _apart(b: Builder, rest: Value, y: Operand) -> Value:
+  """Where the remainder of a division towards zero has another sign than the divisor y."""
+  zero = b.scalar(0, rest.dtype)
+  if not isinstance(y, Value):
+    return b.node("Greater" if y < 0 else "Less", rest, zero)
+  signs = b.node("Xor", b.node("Less", rest, zero),
+                 b.node("Less", b.cast(y, rest.dtype), zero))
+  return b.node("And", b.node("Not", b.node("Equal", rest, zero)), signs)
+
+
 def divide(b: Builder, x: Operand, y: Operand, *, rounding_mode: str | None = None) -> Value:
+  divisor = y
   x, y = b.operands(x, y)
   if rounding_mode is None or (rounding_mode == "trunc" and not is_float(x.dtype)):
     return b.node("Div", x, y)  # of integers: towards zero
-  if is_float(x.dtype):
-    quotient = b.node("Div", x, y)
-    return b.node("Floor", quotient) if rounding_mode == "floor" else trunc(b, quotient)
-  # (x - x mod y) / y is exact, and x mod y has the sign of y.
-  return b.node("Div", b.node("Sub", x, b.node("Mod", x, y)), y)
+  if rounding_mode == "trunc":
+    return trunc(b, b.node("Div", x, y))
+  rest = b.node("Mod", x, y, fmod=1)
+  if not is_float(x.dtype):
+    down = b.cast(_apart(b, rest, divisor), x.dtype)
+    return b.node("Sub", b.node("Div", x, y), down)
+  # (x - rest) / y is whole but for its rounding error. For y = 0 it is what the division gives.
+  whole = b.node("Round", b.node("Div", b.node("Sub", x, rest), y))
+  one = b.scalar(1, x.dtype)
+  down = b.node("Where", _apart(b, rest, divisor), b.node("Sub", whole, one), whole)
+  if not isinstance(divisor, Value):
+    return down if divisor else b.node("Div", x, y)
+  return b.node("Where", b.node("Equal", y, b.scalar(0, x.dtype)), b.node("Div", x, y), down)
 
 
 def remainder(b: Builder, x: Operand, y: Operand) -> Value:
+  divisor = y
   x, y = b.operands(x, y)
   if not is_float(x.dtype):
     return b.node("Mod", x, y)
-  return b.node("Sub", x, b.node("Mul", b.node("Floor", b.node("Div", x, y)), y))
+  rest = b.node("Mod", x, y, fmod=1)
+  return b.node("Where", _apart(b, rest, divisor), b.node("Add", rest, y), rest)
 
 
 def fmod(b: Builder, x: Operand, y: Operand) -> Value:
@@ -243,17 +281,80 @@ def power(b: Builder, x: Operand, y: Operand) -> Value:
   return b.node("Pow", x, b.scalar(y, dtype))
 
 
+def is_negative(b: Builder, x: Value) -> Value:
+  """The sign bit; of NaN it is never set."""
+  zero = b.scalar(0, x.dtype)
+  if not is_float(x.dtype):
+    return b.node("Less", x, zero)
+  # 1 / -0 is -inf.
+  signed = b.node("Where", b.node("Equal", x, zero), b.node("Reciprocal", x), x)
+  return b.node("Less", signed, zero)
+
+
+def copy_sign(b: Builder, x: Operand, y: Operand) -> Value:
+  x, y = b.operands(x, y)
+  size = b.node("Abs", x)
+  return b.node("Where", is_negative(b, y), b.node("Neg", size), size)
+
+
+def sign_bit(b: Builder, x: Value) -> Value:
+  if x.dtype == "bool" or x.dtype.startswith("uint"):
+    return b.expand(b.scalar(False, "bool"), x.shape)
+  return is_negative(b, x)
+
+
 def arc_tangent(b: Builder, y: Operand, x: Operand) -> Value:
   """The angle of the point (x, y): atan(y / x) and, left of the axis, half a turn."""
   y, x = b.operands(y, x)
-  zero, pi = b.scalar(0.0, x.dtype), b.scalar(math.pi, x.dtype)
-  angle = b.node("Atan", b.node("Div", y, x))
-  turn = b.node("Where", b.node("Less", y, zero), b.node("Neg", pi), pi)
-  angle = b.node("Where", b.node("Less", x, zero), b.node("Add", angle, turn), angle)
-  both_zero = b.node("And", b.node("Equal", x, zero), b.node("Equal", y, zero))
-  return b.node("Where", both_zero, zero, angle)
+  zero, pi, infinite = (b.scalar(v, x.dtype) for v in (0.0, math.pi, math.inf))
+  # Two infinite sides stand for a diagonal, two zeros for the axis that their signs say.
+  both = b.node("And", b.node("Equal", b.node("Abs", x), infinite),
+                b.node("Equal", b.node("Abs", y), infinite))
+  slope = b.node("Where", both, b.node("Mul", b.node("Sign", x), b.node("Sign", y)),
+                 b.node("Div", y, x))
+  none = b.node("And", b.node("Equal", x, zero), b.node("Equal", y, zero))
+  angle = b.node("Where", none, zero, b.node("Atan", slope))
+  turn = b.node("Where", is_negative(b, y), b.node("Neg", pi), pi)
+  return b.node("Where", is_negative(b, x), b.node("Add", angle, turn), angle)
 
 
+def angle(b: Builder, x: Value) -> Value:
+  """Of real numbers: half a turn left of zero."""
+  x = b.cast(x, b.dtype)
+  zero = b.scalar(0.0, x.dtype)
+  turn = b.node("Where", b.node("Less", x, zero), b.scalar(math.pi, x.dtype), zero)
+  return b.node("Where", b.node("IsNaN", x), x, turn)
+
+
+def no_nan(op: str) -> Callable[..., Value]:
+  """fmax and fmin: the other number where one is NaN."""
+  def build(b: Builder, x: Operand, y: Operand) -> Value:
+    x, y = b.operands(x, y)
+    chosen = b.node(op, x, y)
+    if not is_float(x.dtype):
+      return chosen
+    return b.node("Where", b.node("IsNaN", x), y, b.node("Where", b.node("IsNaN", y), x, chosen))
+  return build
+
+
+def shift(direction: str) -> Callable[..., Value]:
+  def build(b: Builder, x: Operand, y: Operand) -> Value:
+    if is_float(b.dtype):
+      raise UnsupportedError("shifts of floats are not supported; multiply by a power of 2")
+    return b.node("BitShift", *b.operands(x, y), direction=direction)
+  return build
+
+
+def view_bits(b: Builder, x: Value, dtype: torch.dtype) -> Value:
+  """Tensor.view(dtype) of types of equal width."""
+  if x.torch_dtype.itemsize != dtype.itemsize or dtype in HALF or x.torch_dtype in HALF:
+    raise UnsupportedError(f"a view of {x.torch_dtype} as {dtype} is not supported: only types of "
+                           "equal width that are no half precision are")
+  if x.dtype == b.dtype:
+    return x
+  if "bool" in (x.dtype, b.dtype):
+    return b.cast(x, b.dtype)
+  return b.node("BitCast", x, **{"from": x.dtype, "to": b.dtype})
 
 
 def where(b: Builder, condition: Value, x: Operand, y: Operand) -> Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 
 from stretto._errors import UnsupportedError
 from stretto.aten._builder import Builder, Operand, Value
+from stretto.aten._elementwise import divide, is_float
 
 
 def embedding(b: Builder, weight: Value, indices: Value, *_: Any) -> Value:
@@ -181,8 +183,9 @@ def _scatter(b: Builder, x: Value, dim: int, index: Value, source: Operand,
     if size < updates.shape[axis]:
       updates = b.slice(updates, axis, 0, size)
   if x.rank == 0:
-    return _scatter(b, b.reshape(x, (1,)), 0, b.reshape(index, (1,)),
-                    b.reshape(updates, (1,)), reduction)
+    y = _scatter(b, b.reshape(x, (1,)), 0, b.reshape(index, (1,)), b.reshape(updates, (1,)),
+                 reduction)
+    return b.reshape(y, ())
   return b.node("ScatterElements", x, index, updates, axis=x.axis(dim), reduction=reduction)
 
 
@@ -196,9 +199,34 @@ def scatter_add(b: Builder, x: Value, dim: int, index: Value, source: Value) -> 
   return _scatter(b, x, dim, index, source, "add")
 
 
+# ONNX's names, and what changes nothing.
+_REDUCTIONS = {"sum": ("add", 0), "mean": ("add", 0), "prod": ("mul", 1),
+               "amax": ("max", -math.inf), "amin": ("min", math.inf)}
+
+
+def _start(dtype: str, number: float) -> float | bool:
+  """The number, or the one of this type that is next to it."""
+  if dtype == "bool":
+    return number > 0
+  if math.isinf(number) and not dtype.startswith("float"):
+    limits = torch.iinfo(getattr(torch, dtype))
+    return limits.min if number < 0 else limits.max
+  return number
+
+
 def scatter_reduce(b: Builder, x: Value, dim: int, index: Value, source: Value, reduce: str, *,
                    include_self: bool = True) -> Value:
-  names = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
-  if reduce not in names or not include_self:
-    raise UnsupportedError(f"reduce={reduce!r} with include_self={include_self} is not supported")
-  return _scatter(b, x, dim, index, source, names[reduce])
+  op, start = _REDUCTIONS[reduce]
+  if include_self and reduce != "mean":
+    return _scatter(b, x, dim, index, source, op)
+  nothing = b.expand(b.scalar(0, "int64"), x.shape)
+  count = _scatter(b, nothing, dim, index, 1, "add")  # of what is put at each place
+  if not include_self:
+    met = b.node("Greater", count, b.scalar(0, "int64"))
+    x = b.node("Where", met, b.scalar(_start(x.dtype, start), x.dtype), x)
+  y = _scatter(b, x, dim, index, source, op)
+  if reduce != "mean":
+    return y
+  one = b.scalar(1, "int64")
+  count = b.node("Add", count, one) if include_self else b.node("Max", count, one)
+  return divide(b, y, count, rounding_mode=None if is_float(y.dtype) else "floor")

@@ -69,6 +69,14 @@ def _window(i: int, size: int, parts: int) -> tuple[int, int]:
   return i * size // parts, -(-(i + 1) * size // parts)
 
 
+def _mixed(b: Builder, x: Value, axis: int, shares: torch.Tensor) -> Value:
+  """An axis times a matrix: the share of each element in each result."""
+  order = list(range(x.rank))
+  order[axis], order[-1] = order[-1], order[axis]
+  return b.transpose(b.node("MatMul", b.transpose(x, order), b.cast(b.tensor(shares), x.dtype)),
+                     order)
+
+
 def adaptive_average_pool(rank: int) -> Callable[..., Value]:
   def build(b: Builder, x: Value, output_size: Sequence[int | None]) -> Value:
     wanted = b.shape[-rank:]
@@ -89,10 +97,7 @@ def adaptive_average_pool(rank: int) -> Callable[..., Value]:
         for i in range(parts):
           begin, end = _window(i, size, parts)
           shares[begin:end, i] = 1 / (end - begin)
-        order = list(range(y.rank))
-        order[axis], order[-1] = order[-1], order[axis]
-        y = b.transpose(b.node("MatMul", b.transpose(y, order),
-                               b.cast(b.tensor(shares), y.dtype)), order)
+        y = _mixed(b, y, axis, shares)
     return b.squeeze(y, 0) if alone else y
   return build
 
@@ -153,6 +158,21 @@ def upsample(mode: str, rank: int, exact: bool = False) -> Callable[..., Value]:
     coordinates = "align_corners" if align else "half_pixel" if smooth or exact else "asymmetric"
     return b.nodes("Resize", [x, None, scales, sizes], 1, mode=mode,
                    coordinate_transformation_mode=coordinates, **attributes)[0]
+  return build
+
+
+def upsample_smoothed(operator: str) -> Callable[..., Value]:
+  """F.interpolate with antialias, of two axes: each is a product with a matrix of shares, which
+  PyTorch's own operator tells when it gets a unit matrix."""
+  def build(b: Builder, x: Value, output_size: Sequence[int], align_corners: bool,
+            *scales: float | None) -> Value:
+    resize = getattr(torch.ops.aten, operator).default
+    for axis, parts, scale in zip((2, 3), b.shape[2:], scales or (None, None)):
+      size = x.shape[axis]
+      unit = torch.eye(size).reshape(1, 1, size, size)
+      shares = resize(unit, [parts, size], align_corners, scale, None)
+      x = _mixed(b, x, axis, shares.reshape(parts, size).t().contiguous())
+    return x
   return build
 
 

@@ -23,6 +23,11 @@ def matmul(b: Builder, x: Value, y: Value) -> Value:
   return b.cast(b.node("MatMul", *b.operands(x, y, dtype="int64")), dtype)
 
 
+def integer_matmul(b: Builder, x: Value, y: Value) -> Value:
+  """Of int8, with sums in int32."""
+  return b.node("MatMul", *b.operands(x, y))
+
+
 def _scaled(b: Builder, x: Value, factor: float) -> Value:
   return x if factor == 1 else b.node("Mul", x, b.scalar(factor, x.dtype))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stretto._errors import UnsupportedError
 from stretto.aten._builder import Builder, Operand, Value
 from stretto.aten._elementwise import is_float
 
@@ -119,7 +118,7 @@ def vector_norm(b: Builder, x: Value, ord: float = 2, dim: Dims = None, keepdim:
   if ord in (float("inf"), float("-inf")):
     return _reduce(b, "ReduceMax" if ord > 0 else "ReduceMin", size, dim, keepdim)
   if ord == 0:
-    there = b.cast(b.node("Greater", size, b.scalar(0.0, x.dtype)), x.dtype)
+    there = b.cast(b.node("Not", b.node("Equal", size, b.scalar(0.0, x.dtype))), x.dtype)
     return _reduce(b, "ReduceSum", there, dim, keepdim)
   power = b.scalar(float(ord), x.dtype)
   total = _reduce(b, "ReduceSum", b.node("Pow", size, power), dim, keepdim)
@@ -156,23 +155,30 @@ def sort(b: Builder, x: Value, dim: int = -1, descending: bool = False) -> list[
   return top_k(b, x, size, dim, descending)
 
 
+def _places_among(b: Builder, x: Operand, boundaries: Value, right: bool) -> Value:
+  """How many of the boundaries, which are in order along the last axis, are below x; with `right`,
+  or equal to it. NaN is above all of them."""
+  alone = not isinstance(x, Value)
+  rank = 0 if alone else x.rank
+  if boundaries.rank > 1:  # a row of them for every row of x
+    boundaries = b.unsqueeze(boundaries, boundaries.rank - 1)
+  wide, limits = b.promoted(x if alone else b.unsqueeze(x, rank), boundaries)
+  above = b.node("Greater" if right else "GreaterOrEqual", limits, wide)
+  count = b.node("ReduceSum", b.cast(b.node("Not", above), "int64"), b.ints([rank]), keepdims=0)
+  return b.cast(count, b.dtype)
+
+
 def bucketize(b: Builder, x: Operand, boundaries: Value, *, out_int32: bool = False,
               right: bool = False) -> Value:
-  """How many of the boundaries, which are in order, are below x; with `right`, or equal to it."""
-  if not isinstance(x, Value) or boundaries.rank != 1:
-    raise UnsupportedError("only tensors among boundaries of one dimension are supported")
-  wide, limits = b.promoted(b.unsqueeze(x, x.rank), boundaries)
-  below = b.node("LessOrEqual" if right else "Less", limits, wide)
-  count = b.node("ReduceSum", b.cast(below, "int64"), b.ints([x.rank]), keepdims=0)
-  return b.cast(count, b.dtype)
+  return _places_among(b, x, boundaries, right)
 
 
 def searchsorted(b: Builder, boundaries: Value, x: Operand, *, out_int32: bool = False,
                  right: bool = False, side: str | None = None,
                  sorter: Value | None = None) -> Value:
   if sorter is not None:
-    raise UnsupportedError("sorter is not supported")
-  return bucketize(b, x, boundaries, right=right or side == "right")
+    boundaries = b.node("GatherElements", boundaries, sorter, axis=boundaries.rank - 1)
+  return _places_among(b, x, boundaries, right or side == "right")
 
 
 def sort_stable(b: Builder, x: Value, *, stable: bool | None = None, dim: int = -1,
