@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 import aten_cases  # noqa: E402
 import closeness  # noqa: E402
-from stretto.aten import _complex, _table, _translate  # noqa: E402
+from stretto.aten import _complex, _decompositions, _export, _table, _translate  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402
 
 import stretto  # noqa: E402
@@ -67,6 +67,9 @@ def outcome(group):
     pairs = {key: recorded(f"complex {key}", function)
              for key, function in _complex.TABLE.items()}
     patch.setattr(_complex, "TABLE", pairs)
+    apart = {key: recorded(f"taken apart {key}", function)
+             for key, function in _decompositions.DECOMPOSITIONS.items()}
+    patch.setattr(_export, "DECOMPOSITIONS", apart)
     model = stretto.optimize(module, (inputs,), tuning="off", tuning_cache="none", verify=False,
                              threads=1)
   expected, got = module(inputs), model(inputs)
@@ -87,4 +90,5 @@ def test_every_row_is_used_by_a_case():
   used = set().union(*(outcome(group)[1] for group in aten_cases.GROUPS))
   unused = sorted(set(_table.TABLE) - used)
   unused += sorted({f"complex {key}" for key in _complex.TABLE} - used)
+  unused += sorted({f"taken apart {key}" for key in _decompositions.DECOMPOSITIONS} - used)
   assert not unused, " ".join(unused)

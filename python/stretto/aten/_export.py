@@ -15,6 +15,7 @@ from stretto._errors import InvalidArgumentError, UnsupportedError
 from stretto.aten._assigned import copied_assignments, refuse_plain_state
 from stretto.aten._branches import inline_branches
 from stretto.aten._causal import unasked
+from stretto.aten._decompositions import DECOMPOSITIONS
 from stretto.aten._state import shared, tensors_of
 from stretto.aten._table import KEPT
 
@@ -48,16 +49,20 @@ def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, 
 
 
 def decomposed(program: ExportedProgram) -> ExportedProgram:
-  """The program without mutations, in core operators and those that the table keeps whole."""
+  """The program without mutations, in core operators and those that the table keeps whole. What
+  PyTorch does not take apart is taken apart as `_decompositions.py` says."""
   if not hasattr(torch.export, "default_decompositions"):
     raise UnsupportedError(f"PyTorch {torch.__version__} is too old to optimise modules; 2.6 is "
                            "the oldest that can")
   table = torch.export.default_decompositions()
-  for kept in KEPT:
-    packet, overload = kept.rsplit(".", 1)
-    operator = getattr(getattr(torch.ops.aten, packet, None), overload, None)
+  for name in KEPT:
+    operator = _operator(name)
     if operator is not None:
       table.pop(operator, None)
+  for name, function in DECOMPOSITIONS.items():
+    operator = _operator(name)
+    if operator is not None:
+      table[operator] = function
   program = copy.copy(program)
   program.example_inputs = None  # without them PyTorch traces no checks of the arguments
   with torch.no_grad(), _quiet():
@@ -68,6 +73,12 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
                              f"{error}") from error
     inline_branches(program.graph_module)
     return program
+
+
+def _operator(name: str) -> Any:
+  """None where this version of PyTorch has no such operator."""
+  packet, overload = name.rsplit(".", 1)
+  return getattr(getattr(torch.ops.aten, packet, None), overload, None)
 
 
 @contextmanager

@@ -1,0 +1,402 @@
+"""Operators that PyTorch does not take apart into core operators, taken apart here.
+
+Each function is written in PyTorch and gives what the operator gives. What it computes is traced
+like the module itself, so that the table of operators stays short. They are rare in models, and
+so these forms are short rather than fast.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Pair = tuple[Tensor, Tensor]
+
+
+# Scans: after step k every element has seen 2^k elements up to itself.
+
+
+def _scan(parts: tuple[Tensor, ...], dim: int,
+          combine: Callable[[tuple[Tensor, ...], tuple[Tensor, ...]], tuple[Tensor, ...]]
+          ) -> tuple[Tensor, ...]:
+  """All results of an associative function along a dimension. `combine` gets elements that stand
+  before others, and these."""
+  if parts[0].dim() == 0:
+    return parts
+  size, step = parts[0].shape[dim], 1
+  while step < size:
+    before = tuple(x.narrow(dim, 0, size - step) for x in parts)
+    after = tuple(x.narrow(dim, step, size - step) for x in parts)
+    met = combine(before, after)
+    parts = tuple(torch.cat([x.narrow(dim, 0, step), y], dim) for x, y in zip(parts, met))
+    step *= 2
+  return parts
+
+
+def _places(x: Tensor, dim: int) -> Tensor:
+  """Of every element along a dimension."""
+  if x.dim() == 0:
+    return torch.zeros_like(x, dtype=torch.int64)
+  shape = [1] * x.dim()
+  shape[dim] = x.shape[dim]
+  return torch.arange(x.shape[dim]).reshape(shape).expand(x.shape)
+
+
+def _extremum_so_far(larger: bool) -> Callable[[Tensor, int], Pair]:
+  def decompose(x: Tensor, dim: int) -> Pair:
+    def combine(before: tuple[Tensor, ...], after: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+      (a, at_a), (b, at_b) = before, after
+      take = b >= a if larger else b <= a  # of equal ones the last
+      if x.is_floating_point():
+        take = take | b.isnan()
+      return torch.where(take, b, a), torch.where(take, at_b, at_a)
+    values, places = _scan((x, _places(x, dim)), dim, combine)
+    return values.clone(), places.clone()
+  return decompose
+
+
+def _logcumsumexp(x: Tensor, dim: int) -> Tensor:
+  return _scan((x,), dim, lambda a, b: (torch.logaddexp(a[0], b[0]),))[0].clone()
+
+
+# Order statistics.
+
+
+def _kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Pair:
+  if x.dim() == 0:
+    return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+  values, places = torch.sort(x, dim=dim, stable=True)
+  found = values.narrow(dim, k - 1, 1), places.narrow(dim, k - 1, 1)
+  return found if keepdim else (found[0].squeeze(dim), found[1].squeeze(dim))
+
+
+def _middle(x: Tensor, dim: int, keepdim: bool, skip: bool) -> Pair:
+  """The median, of two the lower one. NaN counts as the largest, and is left out with `skip`;
+  otherwise it is the median wherever there is one."""
+  if x.dim() == 0:
+    return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+  values, places = torch.sort(x, dim=dim, stable=True)
+  size = x.shape[dim]
+  if x.is_floating_point():
+    numbers = x.isnan().logical_not().sum(dim, keepdim=True)
+    if skip:
+      at = (numbers - 1).clamp(min=0) // 2
+    else:
+      at = torch.where(numbers < size, numbers, (size - 1) // 2)
+  else:
+    at = torch.full_like(values.narrow(dim, 0, 1), (size - 1) // 2, dtype=torch.int64)
+  found = values.gather(dim, at), places.gather(dim, at)
+  return found if keepdim else (found[0].squeeze(dim), found[1].squeeze(dim))
+
+
+def _median(skip: bool) -> Callable[[Tensor], Tensor]:
+  def decompose(x: Tensor) -> Tensor:
+    if x.numel() == 0:
+      return x.new_full((), math.nan)
+    return _middle(x.reshape(-1), 0, False, skip)[0]
+  return decompose
+
+
+def _median_along(skip: bool) -> Callable[..., Pair]:
+  def decompose(x: Tensor, dim: int, keepdim: bool = False) -> Pair:
+    return _middle(x, dim, keepdim, skip)
+  return decompose
+
+
+def _mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Pair:
+  """Of the most frequent elements the smallest, and its last place."""
+  if x.dim() == 0:
+    return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+  rows = x.movedim(dim, -1)
+  size = rows.shape[-1]
+  same = rows.unsqueeze(-1) == rows.unsqueeze(-2)
+  count = same.sum(-1)
+  often = count == count.amax(-1, keepdim=True)
+  values, places = torch.sort(rows, dim=-1, stable=True)
+  first = often.gather(-1, places).to(torch.int64).argmax(-1, keepdim=True)
+  value = values.gather(-1, first)
+  last = torch.where(rows == value, torch.arange(size), 0).amax(-1, keepdim=True)
+  found = value.movedim(-1, dim), last.movedim(-1, dim)
+  return found if keepdim else (found[0].squeeze(dim), found[1].squeeze(dim))
+
+
+def _histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+  flat = x.reshape(-1)
+  if min == max == 0 and flat.numel():
+    low, high = flat.amin(), flat.amax()
+  else:
+    low, high = x.new_full((), min), x.new_full((), max)
+  apart = low != high
+  low, high = torch.where(apart, low, low - 1), torch.where(apart, high, high + 1)
+  inside = (flat >= low) & (flat <= high)
+  place = ((flat - low) / (high - low) * bins).to(torch.int64).clamp(0, bins - 1)
+  place = torch.where(inside, place, 0)
+  return x.new_zeros(bins).scatter_add(0, place, inside.to(x.dtype))
+
+
+# Places.
+
+
+def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+  flat = x.reshape(-1)
+  index = torch.where(index < 0, index + flat.shape[0], index).reshape(-1)
+  source = source.reshape(-1)
+  put = flat.scatter_add if accumulate else flat.scatter
+  return put(0, index, source).reshape(x.shape)
+
+
+def _index_reduce(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *,
+                  include_self: bool = True) -> Tensor:
+  shape = [1] * x.dim()
+  shape[dim] = index.shape[0]
+  return x.scatter_reduce(dim, index.reshape(shape).expand(source.shape), source, reduce,
+                          include_self=include_self)
+
+
+def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+  x, mask = torch.broadcast_tensors(x, mask)
+  if x.numel() == 0 or source.numel() == 0:
+    return x.clone()
+  flat = mask.reshape(-1)
+  place = (flat.to(torch.int64).cumsum(0) - 1).clamp(0, source.numel() - 1)
+  return torch.where(flat, source.reshape(-1)[place], x.reshape(-1)).reshape(x.shape)
+
+
+def _diagonal_scatter(x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0,
+                      dim2: int = 1) -> Tensor:
+  places = torch.arange(x.numel()).reshape(x.shape).diagonal(offset, dim1, dim2)
+  return _put(x, places, source.expand(places.shape))
+
+
+def _as_strided_scatter(x: Tensor, source: Tensor, size: list[int], stride: list[int],
+                        storage_offset: int | None = None) -> Tensor:
+  if not x.is_contiguous() or x.storage_offset():
+    return NotImplemented
+  places = torch.arange(x.numel()).reshape(x.shape).as_strided(size, stride, storage_offset or 0)
+  return _put(x, places, source)
+
+
+def _repeated(x: Tensor, *, output_size: int | None = None) -> Tensor:
+  """repeat_interleave of counts: every place as often as its count says."""
+  if output_size is None:
+    return NotImplemented
+  return torch.searchsorted(x.to(torch.int64).cumsum(0), torch.arange(output_size), right=True)
+
+
+def _rrelu(x: Tensor, noise: Tensor, lower: float = 1 / 8, upper: float = 1 / 3,
+           training: bool = False, generator: Any = None) -> Pair:
+  if training:
+    return NotImplemented
+  return torch.nn.functional.leaky_relu(x, (lower + upper) / 2), noise
+
+
+# Products and distances.
+
+
+def _sum(x: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
+  """beta * x + alpha * product, where a beta of 0 leaves x out even if it is NaN."""
+  product = product if alpha == 1 else product * alpha
+  if beta == 0:
+    return product
+  return x * beta + product if beta != 1 else x + product
+
+
+def _addmv(x: Tensor, matrix: Tensor, vector: Tensor, *, beta: float = 1,
+           alpha: float = 1) -> Tensor:
+  return _sum(x, torch.mv(matrix, vector), beta, alpha)
+
+
+def _addbmm(x: Tensor, first: Tensor, second: Tensor, *, beta: float = 1,
+            alpha: float = 1) -> Tensor:
+  return _sum(x, torch.bmm(first, second).sum(0), beta, alpha)
+
+
+def _dist(x: Tensor, y: Tensor, p: float = 2) -> Tensor:
+  return torch.linalg.vector_norm(x - y, p)
+
+
+def _pdist(x: Tensor, p: float = 2) -> Tensor:
+  first, second = torch.triu_indices(x.shape[0], x.shape[0], 1)
+  return torch.linalg.vector_norm(x[first] - x[second], p, dim=-1)
+
+
+# Quantisation as in training: rounded to the grid of integers and back.
+
+
+def _fake_quantized(x: Tensor, scale: Any, zero_point: Any, low: int, high: int) -> Pair:
+  place = torch.round(x * (1 / scale)) + zero_point
+  inside = (place >= low) & (place <= high)
+  return ((place.clamp(low, high) - zero_point) * scale).to(x.dtype), inside
+
+
+def _fake_quantize(x: Tensor, scale: float, zero_point: int, low: int, high: int) -> Pair:
+  return _fake_quantized(x, scale, zero_point, low, high)
+
+
+def _fake_quantize_by_tensors(x: Tensor, scale: Tensor, zero_point: Tensor, enabled: Tensor,
+                              low: int, high: int) -> Pair:
+  done, inside = _fake_quantized(x, scale, zero_point, low, high)
+  on = enabled.reshape(()) >= 1
+  return torch.where(on, done, x), inside | on.logical_not()
+
+
+def _fake_quantize_channels(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int, low: int,
+                            high: int) -> Pair:
+  shape = [1] * x.dim()
+  shape[axis] = x.shape[axis]
+  return _fake_quantized(x, scale.reshape(shape), zero_point.reshape(shape), low, high)
+
+
+# Functions of special names, in double precision.
+
+
+def _double(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+  def decompose(x: Tensor) -> Tensor:
+    dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
+    return function(x.double()).to(dtype)
+  return decompose
+
+
+# Stirling's series of log(gamma) and the derivative's (Abramowitz and Stegun 6.1.41, 6.3.18), exact
+# to double precision from 10 on.
+_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+_DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
+_SHIFTS = 10
+
+
+def _series(numbers: tuple[float, ...], x: Tensor) -> Tensor:
+  total = torch.full_like(x, numbers[-1])
+  for number in reversed(numbers[:-1]):
+    total = total * x + number
+  return total
+
+
+def _lgamma(x: Tensor) -> Tensor:
+  mirrored = x < 0.5
+  y = torch.where(mirrored, 1 - x, x)
+  product = y
+  for i in range(1, _SHIFTS):
+    product = product * (y + i)
+  small = y < _SHIFTS
+  z = torch.where(small, y + _SHIFTS, y)
+  found = ((z - 0.5) * z.log() - z + 0.5 * math.log(2 * math.pi)
+           + _series(_STIRLING, 1 / (z * z)) / z)
+  found = torch.where(small, found - product.log(), found)
+  sine = torch.sin(math.pi * (x - x.floor()))  # of what is left of whole turns
+  found = torch.where(mirrored, math.log(math.pi) - sine.abs().log() - found, found)
+  found = torch.where((x <= 0) & (x == x.floor()), math.inf, found)
+  found = torch.where((x == 1) | (x == 2), 0.0, found)
+  return torch.where(x.isinf(), math.inf, found)
+
+
+def _digamma(x: Tensor) -> Tensor:
+  mirrored = x < 0
+  y = torch.where(mirrored, 1 - x, x)
+  shares = torch.zeros_like(y)
+  for i in range(_SHIFTS):
+    shares = shares + 1 / (y + i)
+  small = y < _SHIFTS
+  z = torch.where(small, y + _SHIFTS, y)
+  squares = 1 / (z * z)
+  found = z.log() - 0.5 / z - squares * _series(_DIGAMMA, squares)
+  found = torch.where(small, found - shares, found)
+  turn = math.pi * (x - x.floor())
+  found = torch.where(mirrored, found - math.pi * torch.cos(turn) / torch.sin(turn), found)
+  found = torch.where(mirrored & (x == x.floor()), math.nan, found)
+  found = torch.where(x == 0, -torch.copysign(torch.full_like(x, math.inf), x), found)
+  return torch.where(x == math.inf, x, found)
+
+
+def _erfinv(x: Tensor) -> Tensor:
+  """Winitzki's approximation, and steps of Halley's method."""
+  a = 0.147
+  logarithm = torch.log1p(-x * x)
+  middle = 2 / (math.pi * a) + logarithm / 2
+  y = torch.copysign((torch.sqrt(middle * middle - logarithm / a) - middle).sqrt(), x)
+  for _ in range(3):
+    error = (torch.erf(y) - x) / (2 / math.sqrt(math.pi) * torch.exp(-y * y))
+    y = y - error / (1 + y * error)
+  y = torch.where(x.abs() == 1, x * math.inf, y)
+  return torch.where(x == 0, x, y)
+
+
+def _erfcx(x: Tensor) -> Tensor:
+  """exp(x^2) erfc(x): from 2 on by a continued fraction (Abramowitz and Stegun 7.1.14)."""
+  far = x >= 2
+  z = torch.where(far, x, 2.0)
+  fraction = z
+  for i in range(60, 0, -1):
+    fraction = z + i / 2 / fraction
+  near = torch.exp(x * x) * (1 - torch.erf(x))
+  return torch.where(far, 1 / (math.sqrt(math.pi) * fraction), near)
+
+
+# Parts of floats.
+
+# Integers of as many bits; bits of the fraction; the exponent of 1/2.
+_LAYOUTS = {torch.float32: (torch.int32, 23, 126), torch.float64: (torch.int64, 52, 1022)}
+
+
+def _frexp(x: Tensor) -> Pair:
+  if x.dtype not in _LAYOUTS:
+    return NotImplemented
+  integer, bits, half = _LAYOUTS[x.dtype]
+  tiny = x.abs() < torch.finfo(x.dtype).tiny
+  raised = torch.where(tiny, x * 2.0**bits, x)
+  word = raised.view(integer)
+  exponent = ((word >> bits) & (2 * half + 3)) - half
+  mantissa = ((word & ~((2 * half + 3) << bits)) | (half << bits)).view(x.dtype)
+  exponent = torch.where(tiny, exponent - bits, exponent).to(torch.int32)
+  as_it_is = (x == 0) | x.isinf() | x.isnan()
+  return torch.where(as_it_is, x, mantissa), torch.where(as_it_is, 0, exponent)
+
+
+def _nextafter(x: Tensor, y: Tensor) -> Tensor:
+  x, y = torch.broadcast_tensors(x, y)
+  if x.dtype not in _LAYOUTS:
+    return NotImplemented
+  integer = _LAYOUTS[x.dtype][0]
+  word = x.contiguous().view(integer)
+  away = (x < y) == (x > 0)  # from zero
+  moved = torch.where(away, word + 1, word - 1).view(x.dtype)
+  least = torch.full_like(x, torch.finfo(x.dtype).smallest_normal * torch.finfo(x.dtype).eps)
+  moved = torch.where(x == 0, torch.copysign(least, y), moved)
+  return torch.where(x.isnan() | y.isnan(), x + y, torch.where(x == y, y, moved))
+
+
+DECOMPOSITIONS: dict[str, Callable[..., Any]] = {
+  "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default": _fake_quantize_by_tensors,
+  "_pdist_forward.default": _pdist,
+  "addbmm.default": _addbmm,
+  "addmv.default": _addmv,
+  "as_strided_scatter.default": _as_strided_scatter,
+  "cummax.default": _extremum_so_far(larger=True),
+  "cummin.default": _extremum_so_far(larger=False),
+  "diagonal_scatter.default": _diagonal_scatter,
+  "digamma.default": _double(_digamma),
+  "dist.default": _dist,
+  "erfinv.default": _double(_erfinv),
+  "fake_quantize_per_channel_affine_cachemask.default": _fake_quantize_channels,
+  "fake_quantize_per_tensor_affine_cachemask.default": _fake_quantize,
+  "frexp.Tensor": _frexp,
+  "histc.default": _histc,
+  "index_reduce.default": _index_reduce,
+  "kthvalue.default": _kthvalue,
+  "lgamma.default": _double(_lgamma),
+  "logcumsumexp.default": _logcumsumexp,
+  "masked_scatter.default": _masked_scatter,
+  "median.default": _median(skip=False),
+  "median.dim": _median_along(skip=False),
+  "mode.default": _mode,
+  "nanmedian.default": _median(skip=True),
+  "nanmedian.dim": _median_along(skip=True),
+  "nextafter.default": _nextafter,
+  "put.default": _put,
+  "repeat_interleave.Tensor": _repeated,
+  "rrelu_with_noise_functional.default": _rrelu,
+  "special_erfcx.default": _double(_erfcx),
+}
