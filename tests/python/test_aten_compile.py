@@ -112,6 +112,35 @@ def test_pytorch_runs_what_needs_gradients(parts):
   assert len(parts) == 1
 
 
+def test_pytorch_runs_what_cannot_be_made(parts, monkeypatch):
+  """Whatever the reason is."""
+  def broken(*args):
+    raise ZeroDivisionError("on purpose")
+
+  monkeypatch.setattr(_compile, "translate", broken)
+  module = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).eval()
+  fast, x = compiled(module), torch.randn(3, 4)
+  with torch.no_grad():
+    assert torch.equal(fast(x), module(x))
+  assert parts == []
+
+
+class Picked(nn.Module):
+  def forward(self, x, i):
+    return (x * 2).gather(1, i)
+
+
+def test_pytorch_runs_calls_that_fail(parts):
+  """And says itself what is wrong with them."""
+  fast, x = compiled(Picked().eval()), torch.randn(3, 4)
+  with torch.no_grad():
+    for places in ([[0], [3], [1]], [[1], [0], [2]]):
+      assert torch.equal(fast(x, torch.tensor(places)), (x * 2).gather(1, torch.tensor(places)))
+      with pytest.raises(RuntimeError, match="index 9 is out of bounds"):
+        fast(x, torch.tensor([[0], [1], [9]]))
+  assert len(parts) == 1
+
+
 class Views(nn.Module):
   def forward(self, x):
     return x.view(-1), x * 2

@@ -322,3 +322,17 @@ def test_what_is_no_operator_is_refused_by_what_it_does():
   kind, text = refused(Size().eval(), torch.ones(2, 5), dynamic_shapes=({1: length},))
   assert kind is stretto.UnsupportedError
   assert "returns a size that is open" in text
+
+
+class Itself(nn.Module):
+  def forward(self, x, y):
+    return {"x": x, "y": y + 1, "again": x}
+
+
+def test_results_are_new_tensors_even_of_arguments():
+  model = optimized(Itself().eval(), (torch.zeros(3), torch.zeros(3)))
+  x = torch.randn(3)
+  got = model(x, torch.zeros(3))
+  assert torch.equal(got["x"], x) and torch.equal(got["again"], x)
+  got["x"].zero_()
+  assert x.abs().sum() > 0 and torch.equal(got["again"], x)

@@ -15,15 +15,15 @@ from torch.fx import GraphModule, Node
 _CHOOSE, _VIEW = torch.ops.aten.where.self, torch.ops.aten.view.default
 
 
-def inline_branches(module: GraphModule) -> None:
-  """Puts the operators of all branches into the module's graph, innermost first."""
+def is_branch(node: Node) -> bool:
   condition = getattr(torch.ops.higher_order, "cond", None)
-  found = [node for node in module.graph.nodes
-           if condition is not None and node.target is condition and _is_plain(module, node)]
-  for node in found:
+  return condition is not None and node.target is condition
+
+
+def inline_branch(module: GraphModule, node: Node) -> None:
+  """Puts the operators of both branches into the module's graph, if they can be there."""
+  if _is_plain(module, node):
     _inline(module, node)
-  if found:
-    module.recompile()
 
 
 def _branches(module: GraphModule, node: Node) -> list[GraphModule]:
@@ -38,13 +38,11 @@ def _is_plain(module: GraphModule, node: Node) -> bool:
   if any(user.target is not operator.getitem for user in node.users):
     return False
   branches = _branches(module, node)
-  for branch in branches:
-    inline_branches(branch)
-  return all(isinstance(result, Node) for branch in branches for result in _results(branch)) and (
+  return all(isinstance(result, Node) for branch in branches for result in results_of(branch)) and (
     not any(one.op == "get_attr" for branch in branches for one in branch.graph.nodes))
 
 
-def _results(branch: GraphModule) -> Sequence[Any]:
+def results_of(branch: GraphModule) -> Sequence[Any]:
   (output,) = (node for node in branch.graph.nodes if node.op == "output")
   results = output.args[0]
   return results if isinstance(results, (list, tuple)) else [results]
@@ -56,7 +54,7 @@ def _inline(module: GraphModule, node: Node) -> None:
   with graph.inserting_before(node):
     scalar = graph.call_function(_VIEW, (node.args[0], []))
     scalar.meta = {**where, "val": node.args[0].meta["val"].new_empty([])}
-    sides = [_copied(module, branch, node.args[3]) for branch in _branches(module, node)]
+    sides = [copied(module, branch, node.args[3]) for branch in _branches(module, node)]
     chosen = []
     for described, *pair in zip(node.meta["val"], *sides):
       chosen.append(graph.call_function(_CHOOSE, (scalar, *pair)))
@@ -71,7 +69,7 @@ def _inline(module: GraphModule, node: Node) -> None:
       graph.erase_node(name)
 
 
-def _copied(module: GraphModule, branch: GraphModule, operands: Sequence[Any]) -> list[Any]:
+def copied(module: GraphModule, branch: GraphModule, operands: Sequence[Any]) -> list[Any]:
   """The branch's results, where the module's graph is being extended."""
   copies: dict[Node, Any] = {}
   places = (node for node in branch.graph.nodes if node.op == "placeholder")
@@ -79,4 +77,4 @@ def _copied(module: GraphModule, branch: GraphModule, operands: Sequence[Any]) -
   for node in branch.graph.nodes:
     if node.op not in ("placeholder", "output"):
       copies[node] = module.graph.node_copy(node, lambda old: copies[old])
-  return [copies[result] for result in _results(branch)]
+  return [copies[result] for result in results_of(branch)]

@@ -122,10 +122,14 @@ class Compiled:
       made = self.current = self._find(inputs)
     if made.function is None or made.shares(inputs):
       return self.program(*inputs)
-    if not made.changed:
-      return made(inputs)
-    with self._turn:
-      return made(inputs)
+    try:
+      if not made.changed:
+        return made(inputs)
+      with self._turn:
+        return made(inputs)
+    except Error as error:  # nothing is changed yet
+      LOG.info("torch.compile: PyTorch runs a call: %s", error)
+    return self.program(*inputs)
 
   def _find(self, inputs: tuple[Any, ...]) -> Made:
     key = tuple((x.dtype, x.shape) if isinstance(x, torch.Tensor) else x for x in inputs)
@@ -177,11 +181,11 @@ class Compiled:
           made = _make(self._traced, inputs, self._options, state, True, first)
           self._first = first or made
           return made
-        except Error as error:
+        except Exception as error:
           LOG.info("torch.compile: not for open sizes: %s", error)
           self._sizes, self._first = [], None
       return _make(Traced(self.program, inputs, []), inputs, self._options, state)
-    except Error as error:
+    except Exception as error:  # whatever it is, PyTorch can run the program
       LOG.info("torch.compile: PyTorch runs a program: %s", error)
       return Made(None, inputs, [], [], [], str(error))
 
@@ -316,7 +320,7 @@ def _make(traced: Traced, inputs: tuple[Any, ...], options: dict[str, Any],
     rest = [i for i, node in enumerate(given) if node.name not in known]
     return Made(lambda xs: tuple(model(*(xs[i] for i in rest))), inputs, list(weights), [model], [],
                 traced=traced)
-  except UnsupportedError as error:
+  except Exception as error:
     LOG.info("torch.compile: %s", error)
   mixed, parts, left = _partitioned(graph, known, making)
   order = [(x, None) if x is not None else (None, given.index(node))
@@ -402,7 +406,7 @@ def _partitioned(graph: GraphModule, known: Mapping[str, tuple[str, torch.Tensor
       made = translate(part.graph, mine, {}, node.target,
                        [f"output.{i}" for i in range(len(flat))])
       model = _Part(made, making, {})
-    except Error as error:
+    except Exception as error:
       LOG.info("torch.compile: PyTorch runs a part: %s", error)
       left += [Left(str(n.target), place(n), f"its part was refused: {error}")
                for n in part.graph.nodes if _is_work(n)]

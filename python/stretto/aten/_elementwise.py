@@ -153,15 +153,23 @@ def softplus(b: Builder, x: Value, beta: float = 1, threshold: float = 20) -> Va
   return b.node("Where", b.node("Greater", scaled, b.scalar(float(threshold), x.dtype)), x, y)
 
 
+def _is_plain(bound: Operand | None) -> bool:
+  """Whether it is no bound, or one number that is known and not NaN."""
+  if not isinstance(bound, Value):
+    return bound is None or not math.isnan(bound)
+  known = bound.tensor
+  return bound.rank == 0 and known is not None and not known.isnan()
+
+
 def clamp(b: Builder, x: Value, min: Operand | None = None, max: Operand | None = None) -> Value:
   dtype = b.dtype
   x = b.cast(x, dtype)
   bounds = [None if v is None else b.cast(v, dtype) for v in (min, max)]
-  if all(v is None or v.rank == 0 for v in bounds) and not (
+  if _is_plain(min) and _is_plain(max) and not (
       min is not None and max is not None and not isinstance(min, Value)
       and not isinstance(max, Value) and min > max):
     return b.node("Clip", x, *bounds)
-  if bounds[0] is not None:
+  if bounds[0] is not None:  # of which NaN makes all of it NaN
     x = b.node("Max", x, bounds[0])
   return x if bounds[1] is None else b.node("Min", x, bounds[1])
 
@@ -267,8 +275,9 @@ def fmod(b: Builder, x: Operand, y: Operand) -> Value:
 def power(b: Builder, x: Operand, y: Operand) -> Value:
   dtype = b.dtype
   x = b.cast(x, dtype)
+  wide = dtype if is_float(dtype) or dtype == "int32" else "int64"  # which Pow takes
   if isinstance(y, Value):
-    return b.node("Pow", x, b.cast(y, dtype))
+    return b.cast(b.node("Pow", b.cast(x, wide), b.cast(y, wide)), dtype)
   simple = {0.5: "Sqrt", -1: "Reciprocal"}.get(y)
   if simple and is_float(dtype):
     return b.node(simple, x)
@@ -276,9 +285,7 @@ def power(b: Builder, x: Operand, y: Operand) -> Value:
     return b.node("Reciprocal", b.node("Sqrt", x))
   if y == 1:
     return x
-  if dtype not in ("int32", "int64") and not is_float(dtype):  # which Pow does not take
-    return b.cast(b.node("Pow", b.cast(x, "int64"), b.scalar(y, "int64")), dtype)
-  return b.node("Pow", x, b.scalar(y, dtype))
+  return b.cast(b.node("Pow", b.cast(x, wide), b.scalar(y, wide)), dtype)
 
 
 def is_negative(b: Builder, x: Value) -> Value:

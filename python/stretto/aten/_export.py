@@ -13,8 +13,8 @@ from torch.export import ExportedProgram
 
 from stretto._errors import InvalidArgumentError, UnsupportedError
 from stretto.aten._assigned import copied_assignments, refuse_plain_state
-from stretto.aten._branches import inline_branches
 from stretto.aten._causal import unasked
+from stretto.aten._control import inline_control_flow
 from stretto.aten._decompositions import DECOMPOSITIONS
 from stretto.aten._state import shared, tensors_of
 from stretto.aten._table import KEPT
@@ -71,7 +71,9 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
     except Exception as error:
       raise UnsupportedError("PyTorch cannot take the program apart into core operators: "
                              f"{error}") from error
-    inline_branches(program.graph_module)
+    constants = {name: program.constants[target] for name, target
+                 in program.graph_signature.inputs_to_lifted_tensor_constants.items()}
+    inline_control_flow(program.graph_module, constants)
     return program
 
 

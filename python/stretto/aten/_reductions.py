@@ -42,7 +42,8 @@ def extremum(op: str) -> Callable[..., Value]:
 
 
 def any_true(b: Builder, x: Value, dim: Dims = None, keepdim: bool = False) -> Value:
-  return _reduce(b, "ReduceMax", b.cast(x, "bool"), dim, keepdim)
+  # Of uint8 it is uint8.
+  return b.cast(_reduce(b, "ReduceMax", b.cast(x, "bool"), dim, keepdim), b.dtype)
 
 
 def extremum_along(reduce: str, find: str) -> Callable[..., list[Value]]:

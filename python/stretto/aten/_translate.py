@@ -221,7 +221,9 @@ class _Walk:
     lines = []
     # Sizes of tensors whose shape depends on values, and checks of them, are not told: only what
     # gives such tensors is.
-    told = {name: nodes for name, nodes in missing.items() if not _is_of_sizes(nodes[0])}
+    # Nor are graphs in the graph: the operator that takes them is.
+    told = {name: nodes for name, nodes in missing.items()
+            if not _is_of_sizes(nodes[0]) and nodes[0].op != "get_attr"}
     missing = told or missing
     for name, nodes in sorted(missing.items()):
       places = ", ".join(place(node) for node in nodes[:3])
