@@ -43,6 +43,8 @@ def unary():
       "reciprocal tanh sigmoid erf erfc atan asinh sinh cosh frac isnan isinf isfinite isposinf "
       "isneginf nan_to_num logical_not sin cos tan log2 log10 square relu acos asin acosh "
       "atanh".split()],
+    ("floors of logarithms", lambda x, y: (x.log2().floor(), y.log10().floor()),
+     (2.0 ** torch.arange(-100, 100), 10.0 ** torch.arange(30))),
     ("exp2 of whole numbers", lambda n: torch.exp2(n).log2().floor(), (ints(20).float(),)),
     *[(f"signbit of {name}", torch.signbit, (x,)) for name, x in
       (("floats", SPECIAL), ("int8", ints(9, dtype=torch.int8)), ("bool", bools(4)))],
@@ -132,6 +134,7 @@ def binary():
       for dtype in (torch.int8, torch.int16, torch.int32)],
     ("pow of number", lambda x: 2.0**x, (x,)),
     ("pow int float", lambda n: n**0.5, (ints(5, low=1),)),
+    ("maximum bool", torch.maximum, (b, c)), ("minimum bool", torch.minimum, (b, c[:1])),
     ("maximum", torch.maximum, (x, row)), ("minimum", torch.minimum, (n, m)),
     ("atan2", torch.atan2, (x, y)),
     ("atan2 axes", torch.atan2, (torch.tensor([0.0, 1, -1, 0, 0]),

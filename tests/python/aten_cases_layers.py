@@ -58,6 +58,7 @@ def products():
   hidden = torch.zeros(5, 6).masked_fill(~none, -torch.inf)
   attend = F.scaled_dot_product_attention
   return [
+    ("det", torch.linalg.det, (reals(2, 4, 4),)), ("det of one", torch.det, (reals(1, 1),)),
     ("int_mm", torch._int_mm, (small[0], small[1])),
     ("mm", torch.mm, (m, n)), ("matmul", torch.matmul, (stack, n)), ("bmm", torch.bmm,
                                                                      (stack, reals(2, 4, 5))),

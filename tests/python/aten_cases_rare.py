@@ -77,6 +77,8 @@ def taken_apart():
                           ("integers", ints(9, low=1)))],
     ("erfinv", torch.erfinv, (reals(99, low=-1, high=1),)),
     ("erfinv ends", torch.erfinv, (torch.tensor([1, -1, 0.0, 1.5, math.nan, 0.9999999, 1e-20]),)),
+    ("erfc tail", lambda x: x.erfc().log(), (reals(50, low=1, high=9),)),
+    ("erfc", torch.erfc, (torch.tensor([math.nan, math.inf, -math.inf, -0.0, 0.0, -3.0, 2.0, 30.0]),)),
     ("erfcx", torch.special.erfcx, (reals(99, low=-4, high=30),)),
     ("log_ndtr", torch.special.log_ndtr, (reals(99, low=-30, high=3),)),
     ("frexp", lambda x: tuple(torch.frexp(x)), (parts,)),

@@ -324,15 +324,24 @@ def _erfinv(x: Tensor) -> Tensor:
   return torch.where(x == 0, x, y)
 
 
-def _erfcx(x: Tensor) -> Tensor:
-  """exp(x^2) erfc(x): from 2 on by a continued fraction (Abramowitz and Stegun 7.1.14)."""
-  far = x >= 2
-  z = torch.where(far, x, 2.0)
-  fraction = z
+def _scaled_tail(x: Tensor) -> Tensor:
+  """exp(x^2) erfc(x) from 2 on, by a continued fraction (Abramowitz and Stegun 7.1.14)."""
+  fraction = x
   for i in range(60, 0, -1):
-    fraction = z + i / 2 / fraction
+    fraction = x + i / 2 / fraction
+  return 1 / (math.sqrt(math.pi) * fraction)
+
+
+def _erfc(x: Tensor) -> Tensor:
+  far = x >= 2
+  tail = torch.exp(-x * x) * _scaled_tail(torch.where(far, x, 2.0))
+  return torch.where(far, tail, 1 - torch.erf(x))
+
+
+def _erfcx(x: Tensor) -> Tensor:
+  far = x >= 2
   near = torch.exp(x * x) * (1 - torch.erf(x))
-  return torch.where(far, 1 / (math.sqrt(math.pi) * fraction), near)
+  return torch.where(far, _scaled_tail(torch.where(far, x, 2.0)), near)
 
 
 # Parts of floats.
@@ -379,6 +388,7 @@ DECOMPOSITIONS: dict[str, Callable[..., Any]] = {
   "diagonal_scatter.default": _diagonal_scatter,
   "digamma.default": _double(_digamma),
   "dist.default": _dist,
+  "erfc.default": _double(_erfc),
   "erfinv.default": _double(_erfinv),
   "fake_quantize_per_channel_affine_cachemask.default": _fake_quantize_channels,
   "fake_quantize_per_tensor_affine_cachemask.default": _fake_quantize,

@@ -65,9 +65,16 @@ def trunc(b: Builder, x: Value) -> Value:
 
 
 def log_of_base(base: float) -> Callable[..., Value]:
+  """What is a rounding error from a whole number becomes it, so that powers of the base have exact
+  logarithms: people take the floor of them."""
   def build(b: Builder, x: Value) -> Value:
     x = b.cast(x, b.dtype)
-    return b.node("Mul", b.node("Log", x), b.scalar(1 / math.log(base), x.dtype))
+    y = b.node("Mul", b.node("Log", x), b.scalar(1 / math.log(base), x.dtype))
+    whole = b.node("Round", y)
+    step = b.scalar(2.0**-23 if x.dtype == "float32" else 2.0**-52, x.dtype)
+    near = b.node("LessOrEqual", b.node("Abs", b.node("Sub", y, whole)),
+                  b.node("Mul", b.node("Abs", whole), step))
+    return b.node("Where", near, whole, y)
   return build
 
 
@@ -94,11 +101,6 @@ def expm1(b: Builder, x: Value) -> Value:
 def exp2(b: Builder, x: Value) -> Value:
   x = b.cast(x, b.dtype)
   return b.node("Pow", b.scalar(2.0, x.dtype), x)
-
-
-def erfc(b: Builder, x: Value) -> Value:
-  x = b.cast(x, b.dtype)
-  return b.node("Sub", b.scalar(1, x.dtype), b.node("Erf", x))
 
 
 def rsqrt(b: Builder, x: Value) -> Value:

@@ -28,6 +28,11 @@ def integer_matmul(b: Builder, x: Value, y: Value) -> Value:
   return b.node("MatMul", *b.operands(x, y))
 
 
+def determinant(b: Builder, x: Value) -> list[Value]:
+  """The first of three results, and the only one that torch.linalg.det gives."""
+  return [b.node("Det", x)]
+
+
 def _scaled(b: Builder, x: Value, factor: float) -> Value:
   return x if factor == 1 else b.node("Mul", x, b.scalar(factor, x.dtype))
 
