@@ -149,3 +149,22 @@ def test_many_shapes_and_callers_at_once():
   for thread in threads:
     thread.join()
   assert not failures
+
+
+class Ranks(torch.nn.Module):
+  def forward(self, x):
+    return {"most": x.cummax(0)[0], "middle": x.median(0)[0], "usual": torch.mode(x, 1)[0]}
+
+
+def test_rare_operators_with_open_sizes():
+  """And a scan along an open size is refused: for another size it would take other steps."""
+  model = stretto.optimize(Ranks().eval(), torch.randn(4, 6),
+                           dynamic_shapes=({1: Dim("n", min=2, max=20)},), **QUICK)
+  for size in (6, 2, 9):
+    x = torch.randn(4, size).round(decimals=1)
+    got = model(x)
+    for name, value in Ranks()(x).items():
+      close(got[name], value)
+  with pytest.raises(stretto.UnsupportedError, match="aten.cummax"):
+    stretto.optimize(Ranks().eval(), torch.randn(4, 6),
+                     dynamic_shapes=({0: Dim("n", min=2, max=20)},), **QUICK)

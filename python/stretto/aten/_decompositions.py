@@ -16,6 +16,8 @@ from torch import Tensor
 
 Pair = tuple[Tensor, Tensor]
 
+# An operator for which a function returns NotImplemented stays as it is.
+
 
 # Scans: after step k every element has seen 2^k elements up to itself.
 
@@ -37,6 +39,11 @@ def _scan(parts: tuple[Tensor, ...], dim: int,
   return parts
 
 
+def _is_open(x: Tensor, dim: int) -> bool:
+  """Whether the size is symbolic, so that nobody knows how many steps a scan takes."""
+  return x.dim() > 0 and isinstance(x.shape[dim], torch.SymInt)
+
+
 def _places(x: Tensor, dim: int) -> Tensor:
   """Of every element along a dimension."""
   if x.dim() == 0:
@@ -48,6 +55,9 @@ def _places(x: Tensor, dim: int) -> Tensor:
 
 def _extremum_so_far(larger: bool) -> Callable[[Tensor, int], Pair]:
   def decompose(x: Tensor, dim: int) -> Pair:
+    if _is_open(x, dim):
+      return NotImplemented
+
     def combine(before: tuple[Tensor, ...], after: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
       (a, at_a), (b, at_b) = before, after
       take = b >= a if larger else b <= a  # of equal ones the last
@@ -60,6 +70,8 @@ def _extremum_so_far(larger: bool) -> Callable[[Tensor, int], Pair]:
 
 
 def _logcumsumexp(x: Tensor, dim: int) -> Tensor:
+  if _is_open(x, dim):
+    return NotImplemented
   return _scan((x,), dim, lambda a, b: (torch.logaddexp(a[0], b[0]),))[0].clone()
 
 
@@ -364,6 +376,10 @@ def _frexp(x: Tensor) -> Pair:
   return torch.where(as_it_is, x, mantissa), torch.where(as_it_is, 0, exponent)
 
 
+def _ldexp(x: Tensor, exponent: Tensor) -> Tensor:
+  return x * torch.pow(2.0, exponent)
+
+
 def _nextafter(x: Tensor, y: Tensor) -> Tensor:
   x, y = torch.broadcast_tensors(x, y)
   if x.dtype not in _LAYOUTS:
@@ -396,6 +412,7 @@ DECOMPOSITIONS: dict[str, Callable[..., Any]] = {
   "histc.default": _histc,
   "index_reduce.default": _index_reduce,
   "kthvalue.default": _kthvalue,
+  "ldexp.Tensor": _ldexp,
   "lgamma.default": _double(_lgamma),
   "logcumsumexp.default": _logcumsumexp,
   "masked_scatter.default": _masked_scatter,

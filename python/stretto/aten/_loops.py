@@ -1,7 +1,7 @@
 """torch's scan, map and while_loop: a body is copied as often as it runs.
 
-How often is known from the size of what is scanned, and of while_loop where its condition depends on
-nothing but constants, such as a counter. Other loops stay, and are refused later.
+How often is known from the size of what is scanned, and of while_loop where its condition depends
+on nothing but constants, such as a counter. Other loops stay, and are refused later.
 """
 
 from __future__ import annotations
