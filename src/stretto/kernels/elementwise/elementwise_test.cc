@@ -111,6 +111,83 @@ TEST(Elementwise, RemaindersOfFloatsAreExact) {
   EXPECT_GT(checked, 0);
 }
 
+// One element after the other by the functions of tensor/dtype.h, for every row that fits.
+void check_cast(DType from, DType to, const void* data, int64_t count, const auto& is_right) {
+  ElementwiseProblem p =
+      elementwise_problem({.threads = 2}, Shape{count}, std::vector<Shape>{{count}}, {{from}});
+  p.output = to;
+  append(p, {ElementOp::kCopy, 0});
+  int checked = 0;
+  for (Isa isa : usable_isas()) {
+    p.target.isa = isa;
+    Workbench bench(kElementwise, &p);
+    std::memcpy(bench.input(0).data(), data, static_cast<size_t>(count) * dtype_bytes(from));
+    for (int row = 0; row < kElementwise.rows; ++row) {
+      if (!kElementwise.fits(row, &p).ok) continue;
+      checked += row != kElementwise.reference;
+      bench.run(row);
+      for (int64_t i = 0; i < count; ++i) {
+        ASSERT_TRUE(is_right(bench.output(0).data(), i))
+            << dtype_name(from) << " to " << dtype_name(to) << ", element " << i << " by "
+            << kElementwise.row_name(row);
+      }
+    }
+  }
+  EXPECT_GT(checked, 0);
+}
+
+uint32_t bits_of(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  return bits;
+}
+
+TEST(Elementwise, CastsOf16BitFloatsAreExact) {
+  for (const DType half : {DType::kFloat16, DType::kBFloat16}) {
+    const bool brain = half == DType::kBFloat16;
+    const auto widened = [&](uint16_t bits) {
+      return brain ? bfloat16_to_float(bits) : half_to_float(bits);
+    };
+    std::vector<uint16_t> halves(65536 + 3);
+    for (size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<uint16_t>(i);
+    check_cast(half, DType::kFloat32, halves.data(), std::ssize(halves),
+               [&](const void* y, int64_t i) {
+                 const float got = static_cast<const float*>(y)[i], expected = widened(halves[i]);
+                 return std::isnan(expected) ? std::isnan(got) : bits_of(got) == bits_of(expected);
+               });
+    // Every value, its neighbours, the ties above it and theirs, and any bits (seed 3).
+    std::vector<float> floats;
+    const uint32_t tie = brain ? 0x8000 : 0x1000;
+    for (uint16_t bits : halves) {
+      for (const uint32_t step : {0u, 1u, ~0u, tie - 1, tie, tie + 1}) {
+        const uint32_t near = bits_of(widened(bits)) + step;
+        std::memcpy(&floats.emplace_back(), &near, sizeof(near));
+      }
+    }
+    std::mt19937 random(3);
+    for (int i = 0; i < 200001; ++i) {
+      const auto any = static_cast<uint32_t>(random());
+      std::memcpy(&floats.emplace_back(), &any, sizeof(any));
+    }
+    check_cast(DType::kFloat32, half, floats.data(), std::ssize(floats),
+               [&](const void* y, int64_t i) {
+                 const uint16_t got = static_cast<const uint16_t*>(y)[i];
+                 if (std::isnan(floats[i])) return std::isnan(widened(got));
+                 return got == (brain ? float_to_bfloat16(floats[i]) : float_to_half(floats[i]));
+               });
+    const std::vector<int32_t> whole{-7, 0, 1, 2049, 65519, 65520, 1 << 30};
+    check_cast(DType::kInt32, half, whole.data(), std::ssize(whole), [&](const void* y, int64_t i) {
+      const auto x = static_cast<float>(whole[i]);
+      return static_cast<const uint16_t*>(y)[i] ==
+             (brain ? float_to_bfloat16(x) : float_to_half(x));
+    });
+    check_cast(half, DType::kBool, halves.data(), std::ssize(halves),
+               [&](const void* y, int64_t i) {
+                 return static_cast<const uint8_t*>(y)[i] == (widened(halves[i]) != 0);
+               });
+  }
+}
+
 TEST(Elementwise, BroadcastsMergeAndAgree) {
   EXPECT_EQ(plain({2, 3, 4, 5}, {{2, 3, 4, 5}, {2, 3, 4, 5}}).rank, 1);
   EXPECT_EQ(plain({2, 3, 4, 5}, {{2, 3, 4, 5}, {3, 1, 1}}).rank, 3);

@@ -22,11 +22,11 @@ struct Instruction {
 
 // The result of the last instruction is the output, of shape dims[0, rank). Input i is dense, of
 // the output's shape with 1 in every dimension whose bit (1 << dimension) is set in
-// input_broadcast[i]. Types: float32, integers and bool, converted to `compute` on the way in and
-// from it on the way out (floats to integers truncate, wider integers to narrower ones lose high
-// bits, to bool compare with 0). compute is float32, or an integer type, whose arithmetic wraps
-// around. layout kBlocked: rank 4, NCHW, float32; inputs that vary along C are blocked too, the
-// others plain.
+// input_broadcast[i]. Types: float32, float16, bfloat16, integers and bool, converted to `compute`
+// on the way in and from it on the way out (floats to integers truncate, to 16-bit floats round to
+// the nearest, ties to even; wider integers to narrower ones lose high bits, to bool compare with
+// 0). compute is float32, or an integer type, whose arithmetic wraps around. layout kBlocked: rank
+// 4, NCHW, float32; inputs that vary along C are blocked too, the others plain.
 struct ElementwiseProblem {
   static constexpr int kMaxRank = 6, kMaxInputs = 8, kMaxInstructions = 32;
 

@@ -47,6 +47,10 @@ void with_type(DType dtype, F&& f) {
 template <typename T>
 T load(DType dtype, const void* data, int64_t at) {
   if (dtype == DType::kBool) return static_cast<T>(static_cast<const uint8_t*>(data)[at] != 0);
+  if (dtype == DType::kFloat16 || dtype == DType::kBFloat16) {
+    const uint16_t bits = static_cast<const uint16_t*>(data)[at];
+    return static_cast<T>(dtype == DType::kFloat16 ? half_to_float(bits) : bfloat16_to_float(bits));
+  }
   T value{};
   with_type(dtype, [&]<typename From>(From) {
     value = static_cast<T>(static_cast<const From*>(data)[at]);
@@ -58,6 +62,12 @@ template <typename T>
 void store(DType dtype, void* data, int64_t at, T value) {
   if (dtype == DType::kBool) {
     static_cast<uint8_t*>(data)[at] = value != 0;
+    return;
+  }
+  if (dtype == DType::kFloat16 || dtype == DType::kBFloat16) {
+    const auto single = static_cast<float>(value);
+    static_cast<uint16_t*>(data)[at] =
+        dtype == DType::kFloat16 ? float_to_half(single) : float_to_bfloat16(single);
     return;
   }
   with_type(dtype, [&]<typename To>(To) {

@@ -18,7 +18,10 @@ using kernels::ElementwiseProblem;
 
 bool is_whole(DType dtype) { return is_integer(dtype) || dtype == DType::kBool; }
 
-bool supported(DType dtype) { return dtype == DType::kFloat32 || is_whole(dtype); }
+bool supported(DType dtype) {
+  return dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16 ||
+         is_whole(dtype);
+}
 
 // Appends the steps to a problem; false when one of them has no kernel form.
 bool append_steps(ElementwiseProblem& p, const std::vector<ElementwiseStep>& steps) {

@@ -93,6 +93,77 @@ HWY_INLINE void convert_from(const Source& source, int64_t at, int64_t count, fl
   for (int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(x[i]);
 }
 
+// Whether the instruction set converts 16-bit floats: to the nearest, ties to even.
+#undef STRETTO_CONVERTS_HALVES
+#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || HWY_ARCH_ARM_A64
+#define STRETTO_CONVERTS_HALVES 1
+#else
+#define STRETTO_CONVERTS_HALVES 0
+#endif
+
+HWY_INLINE void convert_halves(const uint16_t* from, int64_t count, float* to) {
+#if STRETTO_CONVERTS_HALVES
+  const Tag d;
+  const hn::Rebind<hwy::float16_t, Tag> half;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto* x = reinterpret_cast<const hwy::float16_t*>(from);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    hn::StoreU(hn::PromoteTo(d, hn::LoadU(half, x + i)), d, to + i);
+  }
+#else
+  int64_t i = 0;
+#endif
+  for (; i < count; ++i) to[i] = half_to_float(from[i]);
+}
+
+HWY_INLINE void store_halves(const float* from, int64_t count, uint16_t* to) {
+#if STRETTO_CONVERTS_HALVES
+  const Tag d;
+  const hn::Rebind<hwy::float16_t, Tag> half;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto* y = reinterpret_cast<hwy::float16_t*>(to);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    hn::StoreU(hn::DemoteTo(half, hn::LoadU(d, from + i)), half, y + i);
+  }
+#else
+  int64_t i = 0;
+#endif
+  for (; i < count; ++i) to[i] = float_to_half(from[i]);
+}
+
+// A bfloat16 is the upper half of a float, to which this rounds: to the nearest, ties to even.
+HWY_INLINE void convert_brains(const uint16_t* from, int64_t count, float* to) {
+  const hn::RebindToUnsigned<Tag> d;
+  const hn::Rebind<uint16_t, Tag> half;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto bits = hn::ShiftLeft<16>(hn::PromoteTo(d, hn::LoadU(half, from + i)));
+    hn::StoreU(hn::BitCast(Tag(), bits), Tag(), to + i);
+  }
+  for (; i < count; ++i) to[i] = bfloat16_to_float(from[i]);
+}
+
+HWY_INLINE void store_brains(const float* from, int64_t count, uint16_t* to) {
+  const hn::RebindToUnsigned<Tag> d;
+  const hn::Rebind<uint16_t, Tag> half;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto one = hn::Set(d, 1u), below_half = hn::Set(d, 0x7fffu), quiet = hn::Set(d, 0x40u);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const V x = hn::LoadU(Tag(), from + i);
+    const auto bits = hn::BitCast(d, x), upper = hn::ShiftRight<16>(bits);
+    const auto odd = hn::Add(hn::And(upper, one), below_half);
+    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, odd));
+    const auto is_nan = hn::RebindMask(d, hn::IsNaN(x));
+    hn::StoreU(hn::TruncateTo(half, hn::IfThenElse(is_nan, hn::Or(upper, quiet), rounded)), half,
+               to + i);
+  }
+  for (; i < count; ++i) to[i] = float_to_bfloat16(from[i]);
+}
+
 // `count` elements of `source`, from element `at`, as floats.
 HWY_INLINE void convert(const Source& source, int64_t at, int64_t count, float* to) {
   switch (source.dtype) {
@@ -101,6 +172,10 @@ HWY_INLINE void convert(const Source& source, int64_t at, int64_t count, float* 
       for (int64_t i = 0; i < count; ++i) to[i] = x[i] != 0 ? 1.0f : 0.0f;
       return;
     }
+    case DType::kFloat16:
+      return convert_halves(static_cast<const uint16_t*>(source.data) + at, count, to);
+    case DType::kBFloat16:
+      return convert_brains(static_cast<const uint16_t*>(source.data) + at, count, to);
     case DType::kInt8:
       return convert_from<int8_t>(source, at, count, to);
     case DType::kInt16:
@@ -136,6 +211,10 @@ HWY_INLINE void store_as(DType dtype, const float* from, int64_t count, void* da
         static_cast<uint8_t*>(data)[at + i] = from[i] != 0 ? 1 : 0;
       }
       return;
+    case DType::kFloat16:
+      return store_halves(from, count, static_cast<uint16_t*>(data) + at);
+    case DType::kBFloat16:
+      return store_brains(from, count, static_cast<uint16_t*>(data) + at);
     case DType::kInt8:
       return store_through<int8_t, int32_t>(from, count, data, at);
     case DType::kInt16:
@@ -225,11 +304,22 @@ void elementwise_run(const ElementwiseProblem& p, const Args& args, const Worker
     values[p.inputs + i] = {splat, 0};
   }
 
+  // A cast needs no loop between its conversions, and at most one of them writes to memory.
+  const bool casts = p.instructions == 1 && p.program[0].op == ElementOp::kCopy &&
+                     sources[p.program[0].a].whole &&
+                     (p.output != DType::kFloat32 || p.input_dtype[p.program[0].a] != p.output);
   const elementwise::Strips strips(r);
   const Range work = split(strips.count, worker);
   for (int64_t strip = work.begin; strip < work.end; ++strip) {
     const auto [row, begin, count] = elementwise::strip_at(strips, strip);
     const int64_t out_at = row * r.inner + begin;
+    if (casts) {
+      const bool direct = p.output == DType::kFloat32;
+      float* const to = direct ? static_cast<float*>(args.outputs[0]) + out_at : slots;
+      const Operand x = bind(r, sources[p.program[0].a], row, begin, count, to, splats);
+      if (!direct) store_as(p.output, x.data, count, args.outputs[0], out_at);
+      continue;
+    }
     for (int i = 0; i < p.inputs; ++i) {
       values[i] = bind(r, sources[i], row, begin, count, slots + slot_of[i] * kStrip,
                        splats + i * kLanesMax);
