@@ -3,6 +3,7 @@
 #include "stretto/kernels/conv2d/problem.h"
 #include "stretto/kernels/conv_transpose2d/problem.h"
 #include "stretto/kernels/copy_region/problem.h"
+#include "stretto/kernels/cumsum/problem.h"
 #include "stretto/kernels/elementwise/problem.h"
 #include "stretto/kernels/family.h"
 #include "stretto/kernels/gather/problem.h"
@@ -25,11 +26,10 @@ namespace stretto::kernels {
 
 std::span<const Family* const> families() {
   static constexpr const Family* kFamilies[] = {
-      &kAttention,   &kConcatChannels, &kConv2d,        &kConvTranspose2d, &kCopyRegion,
-      &kElementwise, &kGather,         &kGemm,          &kGlobalPool,      &kGroupNorm,
-      &kLayerNorm,   &kMatmul,         &kMatmulInteger, &kPool2d,          &kRecurrent,
-      &kReduce,      &kReorder,        &kResize,        &kRowIndex,        &kSoftmax,
-      &kTranspose,
+      &kAttention,   &kConcatChannels, &kConv2d,  &kConvTranspose2d, &kCopyRegion, &kCumSum,
+      &kElementwise, &kGather,         &kGemm,    &kGlobalPool,      &kGroupNorm,  &kLayerNorm,
+      &kMatmul,      &kMatmulInteger,  &kPool2d,  &kRecurrent,       &kReduce,     &kReorder,
+      &kResize,      &kRowIndex,       &kSoftmax, &kTranspose,
   };
   return kFamilies;
 }

@@ -1,10 +1,35 @@
-// Operators that work along one axis: softmax and the norms.
+// Operators that work along one axis: cumulative sums, softmax and the norms.
+#include "stretto/kernels/cumsum/problem.h"
 #include "stretto/kernels/group_norm/problem.h"
 #include "stretto/kernels/layer_norm/problem.h"
 #include "stretto/kernels/softmax/problem.h"
 #include "stretto/runtime/lowering/rules.h"
 
 namespace stretto::runtime {
+
+bool lower_cumsum(Lowering& l, const ir::Node& node) {
+  const Shape& x = l.shape(node.inputs[0]);
+  const Tensor* axis_value = l.constant(node.inputs[1]);
+  const DType dtype = l.graph().value(node.inputs[0]).dtype;
+  if (axis_value == nullptr || (dtype != DType::kFloat32 && dtype != DType::kFloat64 &&
+                                dtype != DType::kInt32 && dtype != DType::kInt64)) {
+    return false;
+  }
+  const int64_t axis =
+      normalize_axis(axis_value->as_int64s()[0], static_cast<int64_t>(x.size()), node.name);
+  kernels::CumSumProblem p{};
+  p.target = l.target();
+  p.axis = x[axis];
+  for (int64_t i = 0; i < static_cast<int64_t>(x.size()); ++i) {
+    if (i < axis) p.outer *= x[i];
+    if (i > axis) p.inner *= x[i];
+  }
+  p.dtype = dtype;
+  p.exclusive = node.attributes.integer("exclusive", 0) != 0;
+  p.reverse = node.attributes.integer("reverse", 0) != 0;
+  return l.add<kernels::CumSumProblem>(node, kernels::kCumSum, {node.inputs[0]}, {node.outputs[0]},
+                                       {{p, {Layout::kPlain}, {Layout::kPlain}}});
+}
 
 bool lower_softmax(Lowering& l, const ir::Node& node) {
   const Shape& x = l.shape(node.inputs[0]);

@@ -26,6 +26,7 @@ bool lower_pool(Lowering& l, const ir::Node& node);
 bool lower_global_pool(Lowering& l, const ir::Node& node);
 
 // Operators along one axis (row.cc).
+bool lower_cumsum(Lowering& l, const ir::Node& node);
 bool lower_softmax(Lowering& l, const ir::Node& node);
 bool lower_layer_norm(Lowering& l, const ir::Node& node);
 bool lower_group_norm(Lowering& l, const ir::Node& node);

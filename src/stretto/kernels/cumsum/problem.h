@@ -1,0 +1,25 @@
+// Cumulative sums along one axis: y[o, i, :] = x[o, 0, :] + ... + x[o, i, :].
+#pragma once
+
+#include "stretto/kernels/family.h"
+
+namespace stretto::kernels {
+
+// Input and output: [outer, axis, inner] of float32, float64, int32 or int64. Floats add up in
+// double and are rounded when they are stored; integers wrap around. exclusive: without x[o, i, :]
+// itself. reverse: from the end of the axis on.
+struct CumSumProblem {
+  Target target{};
+  int64_t outer = 1, axis = 1, inner = 1;
+  DType dtype = DType::kFloat32;
+  uint8_t exclusive = 0, reverse = 0;
+  uint8_t reserved[5] = {};
+};
+
+std::string problem_key(const CumSumProblem& p);
+Signature problem_signature(const CumSumProblem& p);
+double problem_flops(const CumSumProblem& p);
+
+extern const Family kCumSum;
+
+}  // namespace stretto::kernels
