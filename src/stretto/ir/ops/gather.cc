@@ -124,7 +124,7 @@ void evaluate_nd(Evaluation& c) {
   const Tensor& data = c.inputs[0];
   const int64_t batch = c.attributes.integer("batch_dims", 0);
   const std::vector<int64_t> from =
-      tuple_positions(data.shape(), c.inputs[1].shape(), c.inputs[1].as_int64s(), batch);
+      tuple_positions(data.shape(), c.inputs[1].shape(), c.inputs[1].values<int64_t>(), batch);
   const int64_t last = batch + c.inputs[1].shape().back();
   const auto run = static_cast<size_t>(element_count(std::span(data.shape()).subspan(last))) *
                    dtype_bytes(data.dtype());

@@ -76,6 +76,95 @@ TEST(Scatter, HalvesAreCombinedAndRoundedOnce) {
                 {3}, {1, 2048, 7});
 }
 
+// Many updates of few places, on one thread and on three: against a loop over the updates.
+TEST(Scatter, UpdatesOfOneElementApplyInOrder) {
+  ThreadTeam team(3);
+  const auto combine = [](const std::string& by, double old, double update) {
+    if (by == "add") return old + update;
+    if (by == "mul") return old * update;
+    if (by == "max") return std::max(old, update);
+    return by == "min" ? std::min(old, update) : update;
+  };
+  constexpr int64_t kRows = 90, kColumns = 300;
+  constexpr float kFactors[] = {-1, 0.5f, 1, 2};  // that rounds nothing
+  const Tensor x = ramp({kRows, kColumns});
+  std::vector<int64_t> places;
+  std::vector<float> numbers;
+  for (int64_t i = 0; i < kRows * kColumns; ++i) {
+    places.push_back(i * 37 % 11 - 5);
+    numbers.push_back(kFactors[i * 29 % 4]);
+  }
+  const Tensor updates = floats({kRows, kColumns}, numbers),
+               indices = ints({kRows, kColumns}, places);
+  const Tensor tuples = ints({kRows, 1}, {places.begin(), places.begin() + kRows});
+  const auto place = [&](size_t i, int64_t size) {
+    return places[i] < 0 ? places[i] + size : places[i];
+  };
+  for (const std::string by : {"none", "add", "mul", "max", "min"}) {
+    for (int64_t axis : {0, 1, 2}) {  // 2: ScatterND
+      std::vector<double> expected = x.as_doubles();
+      for (size_t i = 0; i < numbers.size(); ++i) {
+        const int64_t row = static_cast<int64_t>(i) / kColumns,
+                      column = static_cast<int64_t>(i) % kColumns;
+        const int64_t at = axis == 0   ? place(i, kRows) * kColumns + column
+                           : axis == 1 ? row * kColumns + place(i, kColumns)
+                                       : place(static_cast<size_t>(row), kRows) * kColumns + column;
+        double& element = expected[static_cast<size_t>(at)];
+        element = static_cast<float>(combine(by, element, numbers[i]));
+      }
+      for (ThreadTeam* threads : {static_cast<ThreadTeam*>(nullptr), &team}) {
+        const std::vector<Tensor> got =
+            axis < 2 ? run_all("ScatterElements", {x, indices, updates},
+                               {{"axis", axis}, {"reduction", by}}, 1, threads)
+                     : run_all("ScatterND", {x, tuples, updates}, {{"reduction", by}}, 1, threads);
+        EXPECT_EQ(got[0].as_doubles(), expected) << by << " " << axis;
+      }
+    }
+  }
+  places[kColumns + 5] = kColumns;
+  const Tensor wrong = ints({kRows, kColumns}, places);
+  EXPECT_THROW(run_all("ScatterElements", {x, wrong, updates}, {{"axis", int64_t{1}}}, 1, &team),
+               InvalidArgument);
+}
+
+TEST(Trilu, KeepsOneSideOfADiagonal) {
+  for (const Shape& shape : {Shape{3, 4}, Shape{5, 2}, Shape{2, 3, 3}, Shape{1, 70}}) {
+    const Tensor x = ramp(shape, 1);
+    const int64_t rows = shape[shape.size() - 2], columns = shape.back();
+    for (const int64_t k :
+         {int64_t{0}, int64_t{1}, int64_t{-2}, int64_t{69}, INT64_MIN, INT64_MAX}) {
+      for (const bool upper : {true, false}) {
+        std::vector<double> expected = x.as_doubles();
+        for (size_t i = 0; i < expected.size(); ++i) {
+          const int64_t place =
+              static_cast<int64_t>(i) % columns - static_cast<int64_t>(i) / columns % rows;
+          if (upper ? place < k : place > k) expected[i] = 0;
+        }
+        EXPECT_EQ(run("Trilu", {x, ints({}, {k})}, {{"upper", int64_t{upper}}}).as_doubles(),
+                  expected)
+            << shape_text(shape) << " " << k << " " << upper;
+      }
+    }
+  }
+}
+
+// Places of several blocks, where one of a batch ends within a block.
+TEST(GridSample, ThreadsFindWhatOneThreadFinds) {
+  ThreadTeam team(3);
+  const Tensor x = ramp({2, 3, 9, 8});
+  std::vector<float> numbers;
+  for (int64_t i = 0; i < 2 * 20 * 13 * 2; ++i)
+    numbers.push_back(static_cast<float>(i * 37 % 101) / 40 - 1.25f);
+  const Tensor grid = floats({2, 20, 13, 2}, numbers);
+  for (const std::string mode : {"nearest", "linear", "cubic"}) {
+    for (const std::string padding : {"zeros", "border", "reflection"}) {
+      const AttributeList attributes{{"mode", mode}, {"padding_mode", padding}};
+      EXPECT_EQ(run_all("GridSample", {x, grid}, attributes, 1, &team)[0].as_doubles(),
+                run_all("GridSample", {x, grid}, attributes)[0].as_doubles());
+    }
+  }
+}
+
 TEST(Gather, ThreadsFindWhatOneThreadFinds) {
   ThreadTeam team(3);
   const Tensor x = ramp({70, 1000}), narrow = ramp({70, 3}), row = ramp({1000}, -1);

@@ -47,22 +47,8 @@ int64_t ElementRows::base(int64_t row) const {
   return position;
 }
 
-std::vector<int64_t> element_positions(const Shape& data, const Shape& indices,
-                                       const std::vector<int64_t>& values, int64_t axis) {
-  const ElementRows rows(data, indices, axis);
-  std::vector<int64_t> positions(values.size());
-  for (int64_t row = 0; row < rows.count; ++row) {
-    const int64_t base = rows.base(row), first = row * rows.length;
-    for (int64_t i = 0; i < rows.length; ++i) {
-      const auto at = static_cast<size_t>(first + i);
-      positions[at] = base + i * rows.step + normalized(values[at], rows.size) * rows.stride;
-    }
-  }
-  return positions;
-}
-
 std::vector<int64_t> tuple_positions(const Shape& data, const Shape& indices,
-                                     const std::vector<int64_t>& values, int64_t batch) {
+                                     std::span<const int64_t> values, int64_t batch) {
   const std::vector<int64_t> strides = row_major_strides(data);
   const auto length = static_cast<size_t>(indices.back());
   const std::span<const int64_t> shape(indices);

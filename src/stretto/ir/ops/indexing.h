@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "stretto/tensor/shape.h"
@@ -25,13 +26,10 @@ struct ElementRows {
   Shape outer_;  // of indices, but for the last axis
   std::vector<int64_t> strides_;
 };
-// One position in `data` per index: the index's own coordinates, the axis' one replaced by it.
-std::vector<int64_t> element_positions(const Shape& data, const Shape& indices,
-                                       const std::vector<int64_t>& values, int64_t axis);
 
 // GatherND and ScatterND: the position of the first element that each index tuple (the last axis of
 // `indices`) selects; `batch` leading axes are shared.
 std::vector<int64_t> tuple_positions(const Shape& data, const Shape& indices,
-                                     const std::vector<int64_t>& values, int64_t batch);
+                                     std::span<const int64_t> values, int64_t batch);
 
 }  // namespace stretto::ir::ops
