@@ -1,6 +1,8 @@
 // GridSample: reads an image of one to three spatial axes at the places of a grid.
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <type_traits>
 
 #include "stretto/ir/ops/dispatch.h"
 #include "stretto/ir/ops/parallel.h"
@@ -104,8 +106,11 @@ class Axis {
       taps.weight[0] = std::numeric_limits<double>::quiet_NaN();
       return taps;
     }
-    const double floor = std::floor(x), t = x - floor;
-    const auto first = static_cast<int64_t>(std::clamp(floor, -0x1p40, 0x1p40));
+    // std::floor, which would be a call.
+    const double near = std::clamp(x, -0x1p40, 0x1p40);
+    auto first = static_cast<int64_t>(near);
+    if (static_cast<double>(first) > near) --first;
+    const double t = near - static_cast<double>(first);
     if (sampler_.mode == Mode::kNearest) {
       taps.at[0] = element(first);
       taps.weight[0] = 1;
@@ -145,44 +150,113 @@ class Axis {
   double low_, high_;
 };
 
-// The weighted sum over the taps of the axes from `axis` on.
-template <typename T>
-double read(const T* image, const Shape& x, std::span<const Taps> taps, size_t axis, int64_t at) {
-  if (axis == taps.size()) return static_cast<double>(image[at]);
-  double sum = 0;
-  for (int i = 0; i < taps[axis].count; ++i) {
-    if (taps[axis].at[i] < 0) continue;
-    sum +=
-        taps[axis].weight[i] * read(image, x, taps, axis + 1, at * x[2 + axis] + taps[axis].at[i]);
+constexpr int64_t kLongestBlock = 1024;  // places: threads and interruptions come in between
+
+// The taps of a block of places over all axes, found once for all channels: `count` taps of each
+// place, one place behind the other. Each is the element `at` of a channel, or zero where that is
+// negative, multiplied by `weight`. Blocks are long, so that a channel stays in the cache.
+struct Block {
+  static constexpr int64_t kTaps = 4096;
+
+  int64_t count = 1;  // of the taps of a place
+  int64_t at[kTaps];
+  double weight[kTaps];
+
+  // Place i from the taps of its axes, the last axis first, each of kEach.
+  template <int kEach>
+  void set(int64_t i, const Taps* axes, const int64_t* strides, size_t rank) {
+    int64_t* const to = at + i * count;
+    double* const by = weight + i * count;
+    to[0] = 0;
+    by[0] = 1;
+    for (size_t axis = 0, done = 1; axis < rank; ++axis, done *= kEach) {
+      const Taps& taps = axes[axis];
+      for (size_t k = kEach; k-- > 0;) {
+        const bool given = static_cast<int>(k) < taps.count;
+        const double factor = given ? taps.weight[k] : 0;
+        const int64_t place = taps.at[given ? k : 0];
+        for (size_t t = 0; t < done; ++t) {
+          by[k * done + t] = by[t] * factor;
+          to[k * done + t] = place < 0 || to[t] < 0 ? -1 : to[t] + place * strides[axis];
+        }
+      }
+    }
   }
-  return sum;
-}
+
+  // No branch depends on where a place lies.
+  template <typename T>
+  double tap(const T* channel, int64_t t) const {
+    using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+    const int64_t inside = ~(at[t] >> 63);  // all bits or none
+    const auto bits = std::bit_cast<Bits>(channel[at[t] & inside]);
+    const auto value = std::bit_cast<T>(static_cast<Bits>(bits & static_cast<Bits>(inside)));
+    return weight[t] * static_cast<double>(value);
+  }
+
+  template <typename T>
+  void read(const T* channel, int64_t places, T* y) const {
+    if (count == 4) {
+      for (int64_t i = 0, t = 0; i < places; ++i, t += 4) {
+        y[i] = static_cast<T>(tap(channel, t) + tap(channel, t + 1) + tap(channel, t + 2) +
+                              tap(channel, t + 3));
+      }
+      return;
+    }
+    for (int64_t i = 0, t = 0; i < places; ++i) {
+      double sum = 0;
+      for (const int64_t end = t + count; t < end; ++t) sum += tap(channel, t);
+      y[i] = static_cast<T>(sum);
+    }
+  }
+};
 
 void evaluate(Evaluation& c) {
   const Sampler sampler = sampler_of(c.attributes);
   const Shape& x = c.inputs[0].shape();
   const size_t axes = x.size() - 2;
-  std::vector<Axis> spatial;
-  for (size_t i = 0; i < axes; ++i) spatial.emplace_back(sampler, x[2 + i]);
-  const std::vector<double> grid = c.inputs[1].as_doubles();
-  with_type<kRealTypes>(c.inputs[0].dtype(), [&]<typename T>() {
+  std::vector<Axis> spatial;  // the last first, as in the grid
+  int64_t strides[3], pixels = 1;
+  for (size_t i = 0; i < axes; ++i) {
+    const int64_t size = x[x.size() - 1 - i];
+    spatial.emplace_back(sampler, size);
+    strides[i] = pixels;
+    pixels *= size;
+  }
+  const auto sample = [&]<typename T, typename G>() {
     const T* image = data_of<T>(c.inputs[0]);
+    const G* grid = data_of<G>(c.inputs[1]);
     T* y = data_of<T>(c.make_output(0));
-    const int64_t places = static_cast<int64_t>(grid.size() / axes) / x[0];
-    const int64_t pixels = element_count(std::span(x).subspan(2));
-    parallel(c.team, x[0] * places, 64, [&](int64_t begin, int64_t end) {
+    const int64_t places = c.inputs[1].count() / static_cast<int64_t>(axes) / x[0];
+    const int64_t each = sampler.mode == Mode::kNearest ? 1 : sampler.mode == Mode::kLinear ? 2 : 4;
+    int64_t taps_of_place = 1;
+    for (size_t i = 0; i < axes; ++i) taps_of_place *= each;
+    const int64_t length = std::min<int64_t>(Block::kTaps / taps_of_place, kLongestBlock);
+    const int64_t blocks = (places + length - 1) / length;
+    parallel(c.team, x[0] * blocks, 1, [&](int64_t begin, int64_t end) {
+      Block block;
+      block.count = taps_of_place;
       for (int64_t at = begin; at < end; ++at) {
-        Taps taps[3];
-        for (size_t i = 0; i < axes; ++i) {
-          taps[i] = spatial[i].taps(grid[static_cast<size_t>(at) * axes + axes - 1 - i]);
+        const int64_t batch = at / blocks, first = at % blocks * length;
+        const int64_t count = std::min(length, places - first);
+        for (int64_t i = 0; i < count; ++i) {
+          const G* place = grid + (batch * places + first + i) * static_cast<int64_t>(axes);
+          Taps taps[3];
+          for (size_t k = 0; k < axes; ++k) {
+            taps[k] = spatial[k].taps(static_cast<double>(place[k]));
+          }
+          if (sampler.mode == Mode::kNearest) block.set<1>(i, taps, strides, axes);
+          if (sampler.mode == Mode::kLinear) block.set<2>(i, taps, strides, axes);
+          if (sampler.mode == Mode::kCubic) block.set<4>(i, taps, strides, axes);
         }
-        for (int64_t channel = 0; channel < x[1]; ++channel) {
-          const int64_t plane = at / places * x[1] + channel;
-          y[plane * places + at % places] = static_cast<T>(
-              read(image + plane * pixels, x, std::span<const Taps>(taps, axes), 0, 0));
+        for (int64_t channel = batch * x[1]; channel < (batch + 1) * x[1]; ++channel) {
+          block.read(image + channel * pixels, count, y + channel * places + first);
         }
       }
     });
+  };
+  with_type<kRealTypes>(c.inputs[0].dtype(), [&]<typename T>() {
+    with_type<kRealTypes>(c.inputs[1].dtype(),
+                          [&]<typename G>() { sample.template operator()<T, G>(); });
   });
 }
 
