@@ -34,6 +34,18 @@ TEST(CopyRegion, Concat) {
                Unsupported);
 }
 
+// More rows than are written at once, of runs of one element and of several.
+TEST(CopyRegion, StackedAlongTheLastAxis) {
+  for (int threads : {1, 3}) {
+    for (DType dtype : kTypes) {
+      const std::vector<Shape> inputs{{300, 3, 1}, {300, 3, 2}, {300, 3, 9}, {300, 3, 1}};
+      check(concat_problem({.threads = threads}, dtype, inputs, 2));
+      check(slice_problem({.threads = threads}, dtype, {300, 7, 9}, std::vector<int64_t>{0, 1, 8},
+                          std::vector<int64_t>{1, 2, -3}, {300, 3, 3}));
+    }
+  }
+}
+
 TEST(CopyRegion, SliceWithSteps) {
   for (int threads : {1, 2, 3}) {
     for (DType dtype : kTypes) {
