@@ -1,4 +1,7 @@
 // CumSum and CumProd along one axis, and Trilu.
+#include <algorithm>
+#include <cstring>
+
 #include "stretto/ir/ops/axes.h"
 #include "stretto/ir/ops/dispatch.h"
 #include "stretto/ir/ops/elementwise.h"
@@ -67,15 +70,22 @@ void evaluate_trilu(Evaluation& c) {
   const int64_t k = c.has_input(1) ? c.inputs[1].as_int64s()[0] : 0;
   const bool upper = c.attributes.integer("upper", 1) != 0;
   Tensor& out = make_output_like(c, 0, data);
-  with_width(data.dtype(), [&]<typename T>() {
-    T* const to = data_of<T>(out);
-    parallel(c.team, data.count(), kElementwiseGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t row = i / columns % rows, column = i % columns;
-        const bool keep = upper ? column - row >= k : column - row <= k;
-        to[i] = keep ? data_of<T>(data)[i] : T{};
-      }
-    });
+  const auto bytes = static_cast<int64_t>(dtype_bytes(data.dtype()));
+  const auto* from = data_of<std::byte>(data);
+  auto* to = data_of<std::byte>(out);
+  // The border's column lies within a row of its matrix, or before or behind all of it.
+  const int64_t far = rows + columns, diagonal = std::clamp(k, -far, far);
+  const int64_t grain = 1 + 4 * kElementwiseGrain / columns;
+  parallel(c.team, data.count() / columns, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t at = row * columns * bytes;
+      const int64_t border =
+          bytes * std::clamp<int64_t>(row % rows + diagonal + (upper ? 0 : 1), 0, columns);
+      const int64_t kept = upper ? border : 0, zeroed = upper ? 0 : border;
+      const int64_t length = columns * bytes - border;
+      std::memcpy(to + at + kept, from + at + kept, static_cast<size_t>(upper ? length : border));
+      std::memset(to + at + zeroed, 0, static_cast<size_t>(upper ? border : length));
+    }
   });
 }
 
