@@ -170,6 +170,9 @@ def windows():
          x, g, mode=mode, padding_mode=padding, align_corners=align), (image, reals(2, 3, 5, 2)))
       for mode in ("bilinear", "nearest", "bicubic")
       for padding, align in (("zeros", False), ("border", True), ("reflection", False))],
+    *[(f"grid_sample of many places {mode}",
+       lambda x, g, mode=mode: F.grid_sample(x, g, mode=mode, align_corners=False),
+       (image, 1.3 * reals(2, 11, 17, 2))) for mode in ("bilinear", "nearest", "bicubic")],
     ("grid_sampler_2d", lambda x, g: A.grid_sampler_2d(x, g, 0, 1, True),
      (image, reals(2, 3, 5, 2))),
     ("grid_sampler_3d", lambda x, g: A.grid_sampler_3d(x, g, 0, 0, False),

@@ -161,12 +161,35 @@ def _places_among(b: Builder, x: Operand, boundaries: Value, right: bool) -> Val
   or equal to it. NaN is above all of them."""
   alone = not isinstance(x, Value)
   rank = 0 if alone else x.rank
-  if boundaries.rank > 1:  # a row of them for every row of x
+  rows = boundaries.rank > 1  # of boundaries, one for every row of x
+  if rows:
     boundaries = b.unsqueeze(boundaries, boundaries.rank - 1)
   wide, limits = b.promoted(x if alone else b.unsqueeze(x, rank), boundaries)
-  above = b.node("Greater" if right else "GreaterOrEqual", limits, wide)
-  count = b.node("ReduceSum", b.cast(b.node("Not", above), "int64"), b.ints([rank]), keepdims=0)
+  above = "Greater" if right else "GreaterOrEqual"
+  if rows or alone or boundaries.shape[0] < _FEW_BOUNDARIES:
+    met = b.cast(b.node("Not", b.node(above, limits, wide)), "int64")
+    count = b.node("ReduceSum", met, b.ints([rank]), keepdims=0)
+  else:
+    count = b.squeeze(_searched(b, above, limits, wide), rank)
   return b.cast(count, b.dtype)
+
+
+# From so many on, halving what is searched beats a look at all of them.
+_FEW_BOUNDARIES = 8
+
+
+def _searched(b: Builder, above: str, limits: Value, x: Value) -> Value:
+  """How many of the limits, which are in order, are not above x: bit by bit, the highest first. The
+  last limit stands for those behind it."""
+  count = limits.shape[0]
+  bits = count.bit_length()
+  limits = b.node("Gather", limits, b.ints(min(i, count - 1) for i in range(2**bits - 1)), axis=0)
+  found = b.scalar(0, "int64")
+  for bit in reversed(range(bits)):
+    more = b.node("Add", found, b.scalar(2**bit, "int64"))
+    last = b.node("Add", found, b.scalar(2**bit - 1, "int64"))
+    found = b.node("Where", b.node(above, b.node("Gather", limits, last, axis=0), x), found, more)
+  return b.node("Min", found, b.scalar(count, "int64"))
 
 
 def bucketize(b: Builder, x: Operand, boundaries: Value, *, out_int32: bool = False,
