@@ -42,9 +42,8 @@ std::map<std::string, OperatorRow> onnx_operators() {
     rows[domain + std::string(composition.op)] = {nullptr, "simpler operators"};
   }
   for (const ir::HostOperator& host : ir::host_operators()) {
-    if (host.domain.empty()) {
-      rows.try_emplace(std::string(host.op), OperatorRow{nullptr, "a step between stages"});
-    }
+    const std::string domain = host.domain.empty() ? "" : fmt::format("{}.", host.domain);
+    rows.try_emplace(domain + std::string(host.op), OperatorRow{nullptr, "a step between stages"});
   }
   rows.try_emplace("SequenceMap", OperatorRow{nullptr, "a step between stages"});
   rows.try_emplace("If", OperatorRow{nullptr, "the branch that is taken"});

@@ -21,15 +21,17 @@
 #include "stretto/kernels/row_index/problem.h"
 #include "stretto/kernels/softmax/problem.h"
 #include "stretto/kernels/transpose/problem.h"
+#include "stretto/kernels/trees/problem.h"
 
 namespace stretto::kernels {
 
 std::span<const Family* const> families() {
   static constexpr const Family* kFamilies[] = {
-      &kAttention,   &kConcatChannels, &kConv2d,  &kConvTranspose2d, &kCopyRegion, &kCumSum,
-      &kElementwise, &kGather,         &kGemm,    &kGlobalPool,      &kGroupNorm,  &kLayerNorm,
-      &kMatmul,      &kMatmulInteger,  &kPool2d,  &kRecurrent,       &kReduce,     &kReorder,
-      &kResize,      &kRowIndex,       &kSoftmax, &kTranspose,
+      &kAttention,   &kConcatChannels, &kConv2d,        &kConvTranspose2d, &kCopyRegion,
+      &kCumSum,      &kElementwise,    &kGather,        &kGemm,            &kGlobalPool,
+      &kGroupNorm,   &kLayerNorm,      &kMatmul,        &kMatmulInteger,   &kPool2d,
+      &kRecurrent,   &kReduce,         &kReorder,       &kResize,          &kRowIndex,
+      &kSoftmax,     &kTranspose,      &kTrees,
   };
   return kFamilies;
 }

@@ -39,6 +39,8 @@ std::span<const CompositionRow> composition_rows() {
       {kMl, "ArrayFeatureExtractor", compose_array_feature_extractor},
       {kMl, "Binarizer", compose_binarizer},
       {kMl, "TreeEnsemble", compose_tree_ensemble},
+      {kMl, "TreeEnsembleClassifier", compose_tree_ensemble_classifier},
+      {kMl, "TreeEnsembleRegressor", compose_tree_ensemble_regressor},
       {kPreview, "FlexAttention", compose_flex_attention},
       {kMicrosoft, "Attention", compose_runtime_attention},
       {kMicrosoft, "BiasAdd", compose_bias_add},

@@ -78,7 +78,11 @@ void compose_optional_has_element(PendingNode& node);
 // compose_features.cc: of domain ai.onnx.ml
 void compose_array_feature_extractor(PendingNode& node);
 void compose_binarizer(PendingNode& node);
+
+// compose_trees.cc: of that domain
 void compose_tree_ensemble(PendingNode& node);
+void compose_tree_ensemble_classifier(PendingNode& node);
+void compose_tree_ensemble_regressor(PendingNode& node);
 
 // unroll.cc: loops whose number of turns is known when the model is read
 void unroll_loop(PendingNode& node);

@@ -25,24 +25,4 @@ void compose_binarizer(PendingNode& node) {
   node.results = {parts.cast(parts.op("Greater", {x, limit}), parts.dtype(x))};
 }
 
-void compose_tree_ensemble(PendingNode& node) {
-  expect_inputs(node, 1);
-  constexpr int64_t kNone = 0, kSoftmax = 1, kLogistic = 2;
-  Parts parts(node);
-  ir::Attributes attributes = node.attributes;
-  const int64_t transform = attributes.integer("post_transform", kNone);
-  attributes.erase("post_transform");
-  attributes.erase("nodes_hitrates");  // how often nodes were passed when the trees were grown
-  const ir::ValueId y = parts.op("stretto.TreeEnsemble", {node.inputs[0]}, attributes);
-  if (transform == kSoftmax) {
-    node.results = {parts.op("Softmax", {y}, attribute("axis", int64_t{-1}))};
-  } else if (transform == kLogistic) {
-    node.results = {parts.op("Sigmoid", {y})};
-  } else if (transform == kNone) {
-    node.results = {y};
-  } else {
-    node.unsupported("post_transform: only NONE, SOFTMAX and LOGISTIC are supported");
-  }
-}
-
 }  // namespace stretto::onnx

@@ -121,7 +121,9 @@ void tfidf(CaseDraw& d) {
 void tree_ensemble(CaseDraw& d) {
   const int64_t trees = d.between(1, 3), features = d.dim(5), targets = d.between(1, 3);
   std::vector<int64_t> roots, next[2], leaf[2], feature, target, tracks;
+  std::vector<int64_t> sizes;
   std::vector<double> splits, weights, members;
+  const bool several = d.maybe();
   std::vector<uint8_t> modes;
   for (int64_t t = 0; t < trees; ++t) {
     roots.push_back(3 * t);
@@ -137,8 +139,11 @@ void tree_ensemble(CaseDraw& d) {
       }
     }
     for (int64_t n = 0; n < 4; ++n) {
-      target.push_back(d.between(0, targets - 1));
-      weights.push_back(static_cast<double>(d.between(-4, 4)) / 4);
+      sizes.push_back(several ? d.between(0, 3) : 1);
+      for (int64_t e = 0; e < sizes.back(); ++e) {
+        target.push_back(d.between(0, targets - 1));
+        weights.push_back(static_cast<double>(d.between(-4, 4)) / 4);
+      }
     }
   }
   const auto tensor = [](const auto& values) {
@@ -146,6 +151,7 @@ void tree_ensemble(CaseDraw& d) {
     return Tensor::of<T>({static_cast<int64_t>(values.size())}, values);
   };
   d.integer("aggregate_function", 1, {0, 2, 3});
+  if (several) d.set("leaf_sizes", sizes);
   d.set("leaf_targetids", target);
   d.set("leaf_weights", tensor(weights));
   if (!members.empty()) d.set("membership_values", tensor(members));

@@ -45,6 +45,8 @@ std::span<const OperatorLimit> operator_limits() {
       {"Slice", "in stages where starts, ends, axes and steps depend on data"},
       {"Split", "in stages where split depends on data"},
       {"Squeeze", "in stages where axes depends on data"},
+      {"ai.onnx.ml.TreeEnsembleClassifier",
+       "two classes that both have weights: the label is that of the larger score"},
       {"TfIdfVectorizer", "on integers only"},
       {"Tile", "in stages where repeats depends on data"},
       {"TopK", "in stages where K depends on data"},

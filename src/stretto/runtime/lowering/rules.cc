@@ -64,6 +64,7 @@ const LoweringRule* find_lowering_rule(std::string_view op) {
       {"Gather", lower_gather},
       {"stretto.RowIndex", lower_row_index},
       {"stretto.TakeRows", lower_gather},  // along axis 0
+      {"stretto.TreeEnsemble", lower_trees},
       {"Reshape", lower_view},
       {"Flatten", lower_view},
       {"Squeeze", lower_view},

@@ -57,6 +57,9 @@ bool join_in_place(Lowering& l, const ir::Node& node);
 bool split_in_place(Lowering& l, const ir::Node& node);
 bool slice_in_place(Lowering& l, const ir::Node& node);
 
+// Ensembles of trees (trees.cc).
+bool lower_trees(Lowering& l, const ir::Node& node);
+
 // Reshapes and other views of the same memory (view.cc).
 bool lower_view(Lowering& l, const ir::Node& node);
 
