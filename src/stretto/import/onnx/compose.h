@@ -78,6 +78,17 @@ void compose_optional_has_element(PendingNode& node);
 // compose_features.cc: of domain ai.onnx.ml
 void compose_array_feature_extractor(PendingNode& node);
 void compose_binarizer(PendingNode& node);
+void compose_feature_vectorizer(PendingNode& node);
+void compose_imputer(PendingNode& node);
+void compose_normalizer(PendingNode& node);
+void compose_one_hot_encoder(PendingNode& node);
+void compose_scaler(PendingNode& node);
+
+// compose_linear.cc: of that domain
+void compose_linear_classifier(PendingNode& node);
+void compose_linear_regressor(PendingNode& node);
+void compose_svm_classifier(PendingNode& node);
+void compose_svm_regressor(PendingNode& node);
 
 // compose_trees.cc: of that domain
 void compose_tree_ensemble(PendingNode& node);
