@@ -67,6 +67,30 @@ std::string node_label(const Body&, const Body::Node& node) {
   return fmt::format("{} \"{}\"", wire.op, wire.name.empty() ? output : wire.name);
 }
 
+std::optional<AnyValue> Staged::Environment::initializer(std::string_view name) const {
+  for (const Environment* at = this; at != nullptr; at = at->outer) {
+    if (auto value = at->body->constant(name)) return value;
+  }
+  return std::nullopt;
+}
+
+Meaning Staged::Environment::meaning(std::string_view name) const {
+  Meaning m;
+  const Entry* entry = find(name);
+  std::optional<AnyValue> constant;
+  if (entry == nullptr && !(constant = initializer(name))) return m;
+  const AnyValue& value = entry != nullptr ? entry->value : *constant;
+  m.kind = value.is_none()                     ? Meaning::Kind::kAbsent
+           : !value.is_tensor()                ? Meaning::Kind::kOther
+           : entry != nullptr && !entry->known ? Meaning::Kind::kTensor
+                                               : Meaning::Kind::kConstant;
+  if (!value.is_tensor()) return m;
+  m.dtype = value.tensor().dtype();
+  m.shape = value.tensor().shape();
+  if (m.kind == Meaning::Kind::kConstant) m.constant = value.tensor();
+  return m;
+}
+
 Staged::KeyPart Staged::KeyPart::of(const Entry* entry) {
   KeyPart part;
   if (entry == nullptr) return part;
@@ -212,28 +236,7 @@ std::shared_ptr<StagePiece> Staged::make_piece(ImportedModel model) {
 // Under the source's lock.
 std::shared_ptr<Staged::Stage> Staged::make(const Body& body, Next& next,
                                             const Environment& environment) {
-  const auto initializer = [&](std::string_view name) -> std::optional<AnyValue> {
-    for (const Environment* at = &environment; at != nullptr; at = at->outer) {
-      if (auto value = at->body->constant(name)) return value;
-    }
-    return std::nullopt;
-  };
-  const auto meaning = [&](std::string_view name) {
-    Meaning m;
-    const Entry* entry = environment.find(name);
-    std::optional<AnyValue> constant;
-    if (entry == nullptr && !(constant = initializer(name))) return m;
-    const AnyValue& value = entry != nullptr ? entry->value : *constant;
-    m.kind = value.is_none()                     ? Meaning::Kind::kAbsent
-             : !value.is_tensor()                ? Meaning::Kind::kOther
-             : entry != nullptr && !entry->known ? Meaning::Kind::kTensor
-                                                 : Meaning::Kind::kConstant;
-    if (!value.is_tensor()) return m;
-    m.dtype = value.tensor().dtype();
-    m.shape = value.tensor().shape();
-    if (m.kind == Meaning::Kind::kConstant) m.constant = value.tensor();
-    return m;
-  };
+  const auto meaning = [&](std::string_view name) { return environment.meaning(name); };
   onnx::Piece piece = body.piece(next.left, meaning);
   auto stage = std::make_shared<Stage>();
   for (std::string_view name : next.reads) {
@@ -314,7 +317,8 @@ std::shared_ptr<Staged::Stage> Staged::make(const Body& body, Next& next,
   }
   for (std::string_view name : direct) {
     if (environment.find(name) != nullptr) continue;
-    if (auto value = initializer(name)) stage->constants.emplace_back(name, std::move(*value));
+    if (auto value = environment.initializer(name))
+      stage->constants.emplace_back(name, std::move(*value));
   }
   std::set<std::string_view> alive;
   for (const auto& [name, entry] : environment.own) alive.insert(name);

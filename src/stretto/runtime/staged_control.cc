@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
+#include <numeric>
 
 #include "stretto/base/interrupt.h"
 #include "stretto/runtime/staged_parts.h"
@@ -10,6 +12,7 @@ namespace stretto::runtime {
 namespace {
 
 using onnx::Body;
+using onnx::Meaning;
 
 constexpr int kMaxDepth = 64;  // of bodies within bodies
 
@@ -74,26 +77,58 @@ std::vector<AnyValue> Staged::Run::call(const Step& step, const Body& body,
   return inner(function, nullptr, std::move(values));
 }
 
-AnyValue Staged::Run::stacked(const std::vector<AnyValue>& turns, int64_t axis, bool reversed,
-                              const onnx::WireInput& declared, const Body::Node& node) const {
-  const std::string label = fmt::format("{} \"{}\"", node.wire.op, node.wire.name);
-  if (turns.empty()) {
+// What a stack holds when no turn was made: no rows of what the body would make of such values.
+AnyValue Staged::Run::no_rows(const Body& graph, size_t output, const Environment& env,
+                              const std::vector<AnyValue>& given, int64_t axis,
+                              const std::string& label) const {
+  const onnx::WireInput& declared = graph.output_types()[output];
+  const std::string_view wanted = graph.outputs()[output];
+  Environment inside{.outer = &env, .body = &graph, .own = {}};
+  for (size_t i = 0; i < given.size() && i < graph.inputs().size(); ++i) {
+    inside.own[graph.inputs()[i].name] = {given[i], false};
+  }
+  std::vector<size_t> nodes(graph.nodes().size());
+  std::iota(nodes.begin(), nodes.end(), size_t{0});
+  const std::lock_guard lock(staged.source_->mutex);
+  const auto meaning = [&](std::string_view name) { return inside.meaning(name); };
+  onnx::Meaning found = meaning(wanted);
+  const onnx::Piece piece = graph.piece(nodes, meaning);
+  for (const auto& [name, older] : piece.same) {
+    if (name == wanted) found = meaning(older);
+  }
+  for (const auto& [name, value] : piece.constants) {
+    if (name != wanted || !value.is_tensor()) continue;
+    found = {.kind = Meaning::Kind::kTensor,
+             .dtype = value.tensor().dtype(),
+             .shape = value.tensor().shape()};
+  }
+  for (const auto& [name, place] : piece.outputs) {
+    if (name != wanted) continue;
+    const ir::Value& value = piece.model.graph.value(piece.model.graph.outputs[place]);
+    found = {.kind = Meaning::Kind::kTensor, .dtype = value.dtype, .shape = *value.shape};
+  }
+  Shape shape = found.shape;
+  DType dtype = found.dtype;
+  if (found.kind != Meaning::Kind::kTensor && found.kind != Meaning::Kind::kConstant) {
+    // It depends on values. What the file says has to do, with 0 for what it leaves open.
     if (!declared.is_tensor || declared.type == onnx::DataType::kUndefined || !declared.shape) {
       throw_unsupported(
           "{}: no turn was made, so the shape of what it collects is not known; the file has to "
           "declare type and shape of the outputs of the loop's body",
           label);
     }
-    Shape shape;
+    dtype = onnx::element_type(graph.source(), declared.type, label, declared.position);
     for (const onnx::WireDimension& d : *declared.shape) {
       shape.push_back(d.value && *d.value >= 0 ? *d.value : 0);
     }
-    axis = normalize_axis(axis, static_cast<int64_t>(shape.size()) + 1, label + ": axis");
-    shape.insert(shape.begin() + axis, 0);
-    return Tensor(
-        onnx::element_type(staged.source_->body->source(), declared.type, label, declared.position),
-        std::move(shape));
   }
+  axis = normalize_axis(axis, static_cast<int64_t>(shape.size()) + 1, label + ": axis");
+  shape.insert(shape.begin() + axis, 0);
+  return Tensor(dtype, std::move(shape));
+}
+
+AnyValue Staged::Run::stacked(const std::vector<AnyValue>& turns, int64_t axis, bool reversed,
+                              const std::string& label) {
   std::vector<Tensor> rows;
   for (const AnyValue& turn : turns) {
     if (!turn.is_tensor()) throw_unsupported("{}: it collects {}", label, turn.kind());
@@ -135,9 +170,12 @@ std::vector<AnyValue> Staged::Run::loop(const Step& step, const Body& body,
       stacks[i].push_back(std::move(made[1 + carried.size() + i]));
     }
   }
+  std::vector<AnyValue> unused{Tensor::scalar<int64_t>(0), Tensor::scalar<bool>(true)};
+  unused.insert(unused.end(), carried.begin(), carried.end());
   for (size_t i = 0; i < stacks.size() && carried.size() < node.wire.outputs.size(); ++i) {
-    carried.push_back(
-        stacked(stacks[i], 0, false, graph.output_types()[outputs - stacks.size() + i], node));
+    carried.push_back(stacks[i].empty()
+                          ? no_rows(graph, outputs - stacks.size() + i, env, unused, 0, label)
+                          : stacked(stacks[i], 0, false, label));
   }
   return carried;
 }
@@ -203,9 +241,17 @@ std::vector<AnyValue> Staged::Run::scan(const Step& step, const Body& body,
       stacks[i].push_back(std::move(made[states + i]));
     }
   }
+  std::vector<AnyValue> unused = carried;
+  for (size_t i = 0; turns == 0 && i < sources.size(); ++i) {
+    Shape shape = sources[i].shape();
+    shape.erase(shape.begin() + normalize_axis(in_axes[i], sources[i].rank(), label));
+    Tensor zeros(sources[i].dtype(), std::move(shape));
+    std::memset(zeros.mutable_data(), 0, zeros.bytes());
+    unused.emplace_back(std::move(zeros));
+  }
   for (size_t i = 0; i < stacks.size(); ++i) {
-    carried.push_back(stacked(stacks[i], out_axes[i], out_turned[i] != 0,
-                              graph.output_types()[states + i], node));
+    carried.push_back(turns == 0 ? no_rows(graph, states + i, env, unused, out_axes[i], label)
+                                 : stacked(stacks[i], out_axes[i], out_turned[i] != 0, label));
   }
   return carried;
 }

@@ -19,13 +19,20 @@ struct Staged::Environment {
   const onnx::Body* body = nullptr;
   std::unordered_map<std::string_view, Entry> own;
 
+  // Null also for initialisers of bodies that no stage has put here yet.
   const Entry* find(std::string_view name) const {
     for (const Environment* at = this; at != nullptr; at = at->outer) {
       const auto found = at->own.find(name);
       if (found != at->own.end()) return &found->second;
+      // It hides what has this name outside.
+      if (at->outer != nullptr && at->body->has_constant(name)) return nullptr;
     }
     return nullptr;
   }
+
+  // The next two under the source's lock.
+  std::optional<AnyValue> initializer(std::string_view name) const;
+  onnx::Meaning meaning(std::string_view name) const;
 };
 
 // What a stage was made for: of one name in the environment.
@@ -107,8 +114,13 @@ struct Staged::Run {
   std::vector<AnyValue> inner(const onnx::Body& graph, const Environment* outer,
                               std::vector<AnyValue> values);
   const onnx::Body& graph_of(const Step& step, const onnx::Body& body, std::string_view name);
-  AnyValue stacked(const std::vector<AnyValue>& turns, int64_t axis, bool reversed,
-                   const onnx::WireInput& declared, const onnx::Body::Node& node) const;
+  // What the turns of a loop made, joined along a new axis; and what that is without turns, of
+  // which `given` would have been the first's inputs.
+  static AnyValue stacked(const std::vector<AnyValue>& turns, int64_t axis, bool reversed,
+                          const std::string& label);
+  AnyValue no_rows(const onnx::Body& graph, size_t output, const Environment& env,
+                   const std::vector<AnyValue>& given, int64_t axis,
+                   const std::string& label) const;
 };
 
 // "Loop \"name\"", for errors.

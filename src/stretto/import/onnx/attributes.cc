@@ -158,4 +158,22 @@ std::string_view tensor_attribute(const Source& source, const WireAttribute& att
   return values.tensor;
 }
 
+std::optional<Strings> constant_strings(const Source& source, const WireNode& node,
+                                        const AttributeScope* scope, TensorReader& tensors) {
+  if (node.op != "Constant" || !node.domain.empty()) return std::nullopt;
+  for (const auto& [name, attribute] : resolve_attributes(source, node.attributes, scope)) {
+    const bool one = name == "value_string" && attribute.type == AttributeType::kString;
+    if (one || (name == "value_strings" && attribute.type == AttributeType::kStrings)) {
+      Values values = read_values(source, attribute.body);
+      if (one) return Strings{.shape = {}, .values = {std::move(values.text)}};
+      const auto count = static_cast<int64_t>(values.texts.size());
+      return Strings{.shape = {count}, .values = std::move(values.texts)};
+    }
+    if (name != "value" || attribute.type != AttributeType::kTensor) continue;
+    const std::string_view tensor = tensor_attribute(source, attribute);
+    if (is_strings(source, tensor)) return tensors.read_value(tensor).strings();
+  }
+  return std::nullopt;
+}
+
 }  // namespace stretto::onnx

@@ -1,11 +1,13 @@
 // AttributeProtos as attributes of the graph.
 #pragma once
 
+#include <optional>
 #include <unordered_map>
 
 #include "stretto/import/onnx/reader.h"
 #include "stretto/import/onnx/tensor.h"
 #include "stretto/ir/graph.h"
+#include "stretto/tensor/any_value.h"
 
 namespace stretto::onnx {
 
@@ -31,5 +33,9 @@ AttributeScope resolve_attributes(const Source& source,
 // What an attribute that is a graph, or a tensor, holds. Throw FormatError if it holds nothing.
 WireGraph read_graph_attribute(const Source& source, const WireAttribute& attribute);
 std::string_view tensor_attribute(const Source& source, const WireAttribute& attribute);
+
+// The strings that a Constant holds; nothing of other nodes, and of a Constant of numbers.
+std::optional<Strings> constant_strings(const Source& source, const WireNode& node,
+                                        const AttributeScope* scope, TensorReader& tensors);
 
 }  // namespace stretto::onnx

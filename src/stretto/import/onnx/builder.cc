@@ -109,6 +109,12 @@ void Builder::add_node(Scope& scope, const WireNode& node) {
     ir::throw_not_straight("{}: {} \"{}\": works on what is no tensor of numbers", source_.name,
                            node.op, node.name);
   }
+  if (constant_strings(source_, node, scope.attributes, tensors_)) {
+    if (node.outputs.size() != 1) {
+      source_.fail(node.position, "Constant \"{}\": expected one output", node.name);
+    }
+    return define(scope, node.outputs[0], kLater, node.position);
+  }
   NodeAttributes attributes = read_attributes(source_, node, scope.attributes, tensors_);
   if (node.op == "Constant") return add_constant(scope, node, attributes.plain);
   if (node.op == "If") return take_branch(scope, node, attributes);

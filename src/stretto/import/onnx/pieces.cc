@@ -95,6 +95,14 @@ Body::Body(std::shared_ptr<Context> context, WireGraph graph, int64_t opset, int
   }
   if (depth_ == 0) graph_.inputs = fed_inputs(graph_);
   for (WireNode& wire : graph_.nodes) {
+    // A Constant of strings is an initialiser in other words.
+    if (auto strings = constant_strings(source, wire, attributes, context_->tensors)) {
+      if (wire.outputs.size() != 1) {
+        source.fail(wire.position, "Constant \"{}\": expected one output", wire.name);
+      }
+      strings_.emplace(wire.outputs[0], std::move(*strings));
+      continue;
+    }
     Node node{.wire = std::move(wire), .reads = {}};
     node.is_call = context_->functions.find(node.wire) != nullptr;
     find_reads(node);
@@ -112,9 +120,14 @@ void Body::find_reads(Node& node) const {
 }
 
 std::optional<AnyValue> Body::constant(std::string_view name) const {
+  if (const auto at = strings_.find(name); at != strings_.end()) return at->second;
   const auto at = initializers_.find(name);
   if (at == initializers_.end()) return std::nullopt;
   return context_->tensors.read_value(at->second);
+}
+
+bool Body::has_constant(std::string_view name) const {
+  return strings_.contains(name) || initializers_.contains(name);
 }
 
 Piece Body::piece(std::span<const size_t> nodes, const Lookup& lookup) const {

@@ -67,8 +67,9 @@ class Body {
   const char* position() const { return graph_.position; }
   const Source& source() const;
 
-  // An initialiser of this graph, if it has one of that name.
+  // An initialiser of this graph or a Constant of strings, if it has one of that name.
   std::optional<AnyValue> constant(std::string_view name) const;
+  bool has_constant(std::string_view name) const;
 
   // Imports what it can of these nodes. Throws as Reader::import, but NotStraight never.
   Piece piece(std::span<const size_t> nodes, const Lookup& lookup) const;
@@ -99,6 +100,7 @@ class Body {
   const AttributeScope* attributes_;
   std::vector<Node> nodes_;
   std::map<std::string_view, std::string_view> initializers_;
+  std::map<std::string_view, Strings> strings_;  // of Constants
   mutable std::map<std::pair<size_t, std::string_view>, std::unique_ptr<Body>> inner_;
 };
 

@@ -1,5 +1,7 @@
 // Loop and Scan, turn by turn. Shapes are fixed, so the turns of a Scan are known; those of a Loop
 // are where its trip count and its condition depend on constants only.
+#include <cstring>
+
 #include "stretto/base/error.h"
 #include "stretto/base/interrupt.h"
 #include "stretto/import/onnx/compose.h"
@@ -20,6 +22,13 @@ Id stacked(Parts& parts, const std::vector<Id>& turns, int64_t axis) {
   return parts.concat(rows, axis);
 }
 
+// What stacks hold of a body that is never run: no rows of what it would make.
+Id no_rows(Parts& parts, Id row, int64_t axis) {
+  Shape shape = parts.shape(row);
+  shape.insert(shape.begin() + axis, 0);
+  return parts.constant(Tensor(parts.dtype(row), std::move(shape)));
+}
+
 struct ScanForm {
   size_t states = 0, inputs = 0, outputs = 0;  // outputs: those that are stacked
   std::vector<int64_t> input_axes, input_directions, output_axes, output_directions;
@@ -37,7 +46,6 @@ std::vector<Id> scan(PendingNode& node, Parts& parts, const ScanForm& form, std:
     check(node, turns < 0 || turns == length, "its inputs have different lengths");
     turns = length;
   }
-  if (turns == 0 && form.outputs > 0) node.unsupported("a Scan over nothing");
   std::vector<std::vector<Id>> stacks(form.outputs);
   for (int64_t turn = 0; turn < turns; ++turn) {
     check_interrupt();
@@ -56,7 +64,29 @@ std::vector<Id> scan(PendingNode& node, Parts& parts, const ScanForm& form, std:
       stacks[i].insert(front ? stacks[i].begin() : stacks[i].end(), output);
     }
   }
+  std::vector<Id> unused;
+  if (turns == 0 && form.outputs > 0) {
+    std::vector<Id> given = states;
+    for (size_t i = 0; i < form.inputs; ++i) {
+      Shape shape = parts.shape(inputs[i]);
+      shape.erase(shape.begin() +
+                  normalize_axis(form.input_axes[i], static_cast<int64_t>(shape.size()), node.op));
+      Tensor zeros(parts.dtype(inputs[i]), std::move(shape));
+      std::memset(zeros.mutable_data(), 0, zeros.bytes());
+      given.push_back(parts.constant(std::move(zeros)));
+    }
+    unused = node.inline_graph("body", given);
+    check(node, unused.size() == form.states + form.outputs,
+          "its body has another number of outputs");
+  }
   for (size_t i = 0; i < form.outputs; ++i) {
+    if (turns == 0) {
+      const Id row = unused[form.states + i];
+      const auto rank = static_cast<int64_t>(parts.shape(row).size()) + 1;
+      states.push_back(no_rows(
+          parts, row, normalize_axis(form.output_axes[i], rank, node.op + ": scan_output_axes")));
+      continue;
+    }
     const auto rank = static_cast<int64_t>(parts.shape(stacks[i][0]).size()) + 1;
     const int64_t axis = normalize_axis(form.output_axes[i], rank, node.op + ": scan_output_axes");
     states.push_back(stacked(parts, stacks[i], axis));
@@ -156,10 +186,19 @@ void unroll_loop(PendingNode& node) {
     for (size_t i = 0; i < stacks.size(); ++i) stacks[i].push_back(made[1 + carried.size() + i]);
   }
   node.results = carried;
-  for (const std::vector<Id>& stack : stacks) {
-    if (stack.empty()) node.unsupported("a loop without turns that stacks outputs");
-    node.results.push_back(stacked(parts, stack, 0));
+  if (stacks.empty()) return;
+  if (stacks[0].empty()) {
+    std::vector<Id> given{parts.constant(Tensor::scalar<int64_t>(0)),
+                          parts.constant(Tensor::scalar<bool>(true))};
+    given.insert(given.end(), carried.begin(), carried.end());
+    const std::vector<Id> made = node.inline_graph("body", given);
+    check(node, made.size() >= 1 + carried.size() + stacks.size(), "its body has too few outputs");
+    for (size_t i = 0; i < stacks.size(); ++i) {
+      node.results.push_back(no_rows(parts, made[1 + carried.size() + i], 0));
+    }
+    return;
   }
+  for (const std::vector<Id>& stack : stacks) node.results.push_back(stacked(parts, stack, 0));
 }
 
 }  // namespace stretto::onnx
