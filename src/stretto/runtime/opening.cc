@@ -31,7 +31,7 @@ ShapeRange declared_range(const std::vector<onnx::DeclaredDimension>& shape) {
     if (d.size >= 0) {
       range.push_back({d.size, d.size, d.name});
     } else {
-      range.push_back({1, Dimension::kAny, d.name});
+      range.push_back({0, Dimension::kAny, d.name});
     }
   }
   return range;
@@ -40,12 +40,7 @@ ShapeRange declared_range(const std::vector<onnx::DeclaredDimension>& shape) {
 // The caller's range, with the file's names where it gives none.
 ShapeRange asked_range(const onnx::DeclaredInput& input, ShapeRange range,
                        const std::string& source) {
-  if (!input.shape) {
-    throw_invalid(
-        "{}: input {} has no shape in the file, so it takes a fixed one only, as in "
-        "--shape {}=1x3x224x224",
-        source, input.name, input.name);
-  }
+  if (!input.shape) return range;
   bool fits = range.size() == input.shape->size();
   for (size_t i = 0; fits && i < range.size(); ++i) {
     const onnx::DeclaredDimension& d = (*input.shape)[i];
@@ -173,6 +168,18 @@ void choose_lengths(const Opening& opening, const OptimizeOptions& options, Size
   other[Length::kTotal] = other[Length::kPast] + other[Length::kNew];
 }
 
+// "1x_x224": what is known of a shape, with `batch` where its first dimension is open.
+std::string blank_shape(const ShapeRange& range, std::string_view batch) {
+  std::string text;
+  for (size_t axis = 0; axis < range.size(); ++axis) {
+    if (axis > 0) text += 'x';
+    text += range[axis].fixed() ? fmt::format("{}", range[axis].least)
+            : axis == 0         ? std::string(batch)
+                                : "_";
+  }
+  return text;
+}
+
 void choose_shapes(Opening& opening, const OptimizeOptions& options) {
   Sizes first, other, twice;
   // Given arrays decide before any guess.
@@ -203,9 +210,9 @@ void choose_shapes(Opening& opening, const OptimizeOptions& options) {
     if (guessed && opening.guess.empty()) {
       opening.guess = fmt::format(
           "input {} takes {} and {} was tried; give it a shape or a range, as in --shape {}={} or "
-          "--shape {}=1..8x...",
+          "--shape {}={}, with your sizes for _",
           input.name, shape_range_text(input.shape), shape_text(shape), input.name,
-          shape_text(shape), input.name);
+          blank_shape(input.shape, "1"), input.name, blank_shape(input.shape, "1..8"));
     }
     opening.first.push_back(std::move(shape));
     opening.other.push_back(std::move(changed));
@@ -242,6 +249,41 @@ std::string Opening::text(const std::vector<Shape>& shapes) const {
     parts.push_back(fmt::format("{} {}", inputs[i].name, shape_text(shapes[i])));
   }
   return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::vector<OpenPlaces> open_places(const Opening& opening) {
+  std::vector<OpenPlaces> all;
+  std::map<std::string, size_t> named;
+  const bool past = takes_past(opening);
+  const auto of = [&](const std::string& name) -> OpenPlaces& {
+    const auto [at, fresh] = named.try_emplace(name, all.size());
+    if (fresh) all.emplace_back();
+    return all[at->second];
+  };
+  for (bool batch : {false, true}) {
+    for (size_t i = opening.inputs.size(); i-- > 0;) {
+      const OpenInput& input = opening.inputs[i];
+      for (size_t axis = input.shape.size(); axis-- > 0;) {
+        const Dimension& d = input.shape[axis];
+        if (d.fixed() || (axis == 0) != batch) continue;
+        const bool length = past && length_of(input, axis) != Length::kOther;
+        const std::string name = length           ? "lengths"
+                                 : d.name.empty() ? fmt::format("{} {}", i, axis)
+                                                  : ":" + d.name;
+        of(name).emplace_back(i, axis);
+      }
+    }
+  }
+  return all;
+}
+
+Opening with_fixed(Opening opening, const OpenPlaces& places) {
+  for (const auto& [i, axis] : places) {
+    const int64_t size = opening.first[i][axis];
+    opening.inputs[i].shape[axis] = {size, size, {}};
+    opening.other[i][axis] = opening.doubled[i][axis] = size;
+  }
+  return opening;
 }
 
 std::optional<std::vector<Shape>> shapes_between(const Opening& opening, int i) {
@@ -291,6 +333,8 @@ std::optional<Opening> find_opening(const std::vector<onnx::DeclaredInput>& decl
       }
     } else if (input.shape) {
       open.shape = declared_range(*input.shape);
+    } else if (const auto given = options.inputs.find(input.name); given != options.inputs.end()) {
+      open.shape = fixed_range(given->second.shape());
     } else {
       return std::nullopt;
     }

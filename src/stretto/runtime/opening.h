@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "stretto/import/onnx/import.h"
@@ -26,8 +27,15 @@ struct Opening {
   std::string text(const std::vector<Shape>& shapes) const;  // "x 1x3, mask 1x3"
 };
 
-// Nothing when an input has no shape at all. Throws InvalidArgument naming the input where ranges
-// contradict the file, a given array or each other.
+// Dimensions, as input and axis, that change together: those of one name, or one that stands alone.
+using OpenPlaces = std::vector<std::pair<size_t, size_t>>;
+// All open ones, batches last.
+std::vector<OpenPlaces> open_places(const Opening& opening);
+// With these fixed at their first sizes.
+Opening with_fixed(Opening opening, const OpenPlaces& places);
+
+// Nothing when nobody says how many dimensions an input has. Throws InvalidArgument naming the
+// input where ranges contradict the file, a given array or each other.
 std::optional<Opening> find_opening(const std::vector<onnx::DeclaredInput>& declared,
                                     const std::string& source, const OptimizeOptions& options);
 

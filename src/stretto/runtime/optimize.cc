@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -23,6 +24,7 @@
 #include "stretto/runtime/lengths.h"
 #include "stretto/runtime/memory_check.h"
 #include "stretto/runtime/model_state.h"
+#include "stretto/runtime/open_trials.h"
 #include "stretto/runtime/opening.h"
 #include "stretto/runtime/optimize.h"
 #include "stretto/runtime/optimize_parts.h"
@@ -214,36 +216,6 @@ Model optimize_imported(ImportedModel imported, const OptimizeOptions& options, 
   return Model(std::move(state));
 }
 
-// Why the model cannot have these shapes; empty if it can.
-std::string refusal(const runtime::ProgramsByShape& by_shape, const std::vector<Shape>& shapes) {
-  try {
-    by_shape.import(shapes);
-    return "";
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  } catch (const Unsupported& error) {
-    return error.what();
-  }
-}
-
-// Whether the model can have other sizes than those it is optimised for. Files leave dimensions
-// open that only one size fits: then the model is as if that had been fixed, and a note says why.
-// What the caller asked for must be possible.
-bool really_open(const runtime::ProgramsByShape& by_shape, const runtime::Opening& opening,
-                 const std::string& file, std::vector<std::string>& notes) {
-  const std::string why = refusal(by_shape, opening.other);
-  if (why.empty()) return true;
-  const std::string other = opening.text(opening.other);
-  if (opening.asked) {
-    throw_invalid("{}: the model cannot be had for {}, which the ranges allow: {}", file, other,
-                  why);
-  }
-  if (refusal(by_shape, opening.doubled).empty()) return true;
-  notes.push_back(fmt::format(
-      "dimensions that the file leaves open are fixed: the model cannot be had for {}", other));
-  return false;
-}
-
 // The model with programs for real tokens, of which the first is made and compared with the padded
 // one here. Throws Unsupported where no attention can be packed.
 Model with_lengths(const Model& padded, const std::shared_ptr<runtime::ProgramsByShape>& by_shape,
@@ -283,16 +255,6 @@ Model with_lengths(const Model& padded, const std::shared_ptr<runtime::ProgramsB
   return Model(std::move(state));
 }
 
-// Of a model whose open dimensions turned out to be fixed.
-std::shared_ptr<runtime::ProgramsByShape> fixed_programs(
-    const runtime::Opening& opening, const std::shared_ptr<onnx::Reader>& reader,
-    const OptimizeOptions& options) {
-  std::vector<runtime::OpenInput> inputs = opening.inputs;
-  for (size_t i = 0; i < inputs.size(); ++i) inputs[i].shape = fixed_range(opening.first[i]);
-  return std::make_shared<runtime::ProgramsByShape>(std::move(inputs), runtime::onnx_source(reader),
-                                                    options.lengths);
-}
-
 // Packs what programs for the sizes of a range need, so that a new size packs nothing.
 void make_range_ready(runtime::ProgramsByShape& by_shape, const runtime::Opening& opening,
                       const kernels::Target& target) {
@@ -316,7 +278,7 @@ void make_range_ready(runtime::ProgramsByShape& by_shape, const runtime::Opening
 Model optimize_straight(const std::shared_ptr<onnx::Reader>& reader,
                         const std::vector<onnx::DeclaredInput>& declared, const std::string& file,
                         const OptimizeOptions& options, Stages& stages) {
-  const auto opening = runtime::find_opening(declared, file, options);
+  auto opening = runtime::find_opening(declared, file, options);
   std::shared_ptr<runtime::ProgramsByShape> by_shape;
   ImportedModel imported = stages("import", [&] {
     ImportedModel first = runtime::import_first(*reader, opening, options);
@@ -328,11 +290,15 @@ Model optimize_straight(const std::shared_ptr<onnx::Reader>& reader,
       }
     }
     if (!opening || (opening->fixed() && options.lengths.empty())) return first;
-    by_shape = std::make_shared<runtime::ProgramsByShape>(
-        opening->inputs, runtime::onnx_source(reader), options.lengths);
+    const auto programs = [&] {
+      return std::make_shared<runtime::ProgramsByShape>(
+          opening->inputs, runtime::onnx_source(reader), options.lengths);
+    };
+    by_shape = programs();
     by_shape->check(opening->first);  // given arrays may lie outside of the ranges
-    if (!opening->fixed() && !really_open(*by_shape, *opening, file, first.notes)) {
-      by_shape = options.lengths.empty() ? nullptr : fixed_programs(*opening, reader, options);
+    if (!opening->fixed()) {
+      opening = runtime::really_open(*by_shape, std::move(*opening), file, first.notes);
+      by_shape = opening->fixed() && options.lengths.empty() ? nullptr : programs();
     }
     for (size_t i = 0; by_shape && i < opening->inputs.size(); ++i) {
       if (is_fixed(by_shape->inputs()[i].shape)) continue;
@@ -344,12 +310,20 @@ Model optimize_straight(const std::shared_ptr<onnx::Reader>& reader,
     }
     return first;
   });
-  if (!by_shape) return optimize_imported(std::move(imported), options, stages);
+  // Nobody asked for so much memory if a size was guessed.
+  const auto optimized = [&](const OptimizeOptions& how) {
+    try {
+      return optimize_imported(std::move(imported), how, stages, runtime::siblings_of(by_shape));
+    } catch (const std::bad_alloc&) {
+      if (!opening || opening->guess.empty()) throw;
+      throw_unsupported("{}: there is too little memory ({})", file, opening->guess);
+    }
+  };
+  if (!by_shape) return optimized(options);
   const OptimizeOptions masked =
       options.lengths.empty() ? options
                               : runtime::with_mask(options, runtime::input_specs(imported.graph));
-  const Model model =
-      optimize_imported(std::move(imported), masked, stages, runtime::siblings_of(by_shape));
+  const Model model = optimized(masked);
   auto state = std::make_shared<Model::State>(model.state());
   state->by_shape = by_shape;
   by_shape->keep(state->program);

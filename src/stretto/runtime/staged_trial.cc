@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
@@ -110,6 +111,9 @@ StagedTrial try_staged(Staged& staged, const StagedFace& face, const OptimizeOpt
   } catch (const Unsupported& error) {
     if (!made_up) throw;
     trial.failure = error.what();
+  } catch (const std::bad_alloc&) {
+    if (!made_up) throw;
+    trial.failure = "on made-up inputs it needs more memory than there is";
   }
   return trial;
 }

@@ -7,6 +7,7 @@
 
 #include "stretto/base/file.h"
 #include "stretto/import/onnx/builder.h"
+#include "stretto/import/onnx/consumer_sizes.h"
 #include "stretto/import/onnx/inputs.h"
 #include "stretto/import/onnx/pieces.h"
 #include "stretto/ir/not_straight.h"
@@ -109,7 +110,8 @@ std::string_view view_of(std::span<const std::byte> bytes) {
 }
 
 // Those without an initialiser: the others are constants.
-std::vector<DeclaredInput> declared_inputs(const WireGraph& graph) {
+std::vector<DeclaredInput> declared_inputs(const Source& source, const WireGraph& graph,
+                                           TensorReader& tensors) {
   std::vector<DeclaredInput> inputs;
   for (const WireInput& wire : fed_inputs(graph)) {
     DeclaredInput input{.name = std::string(wire.name)};
@@ -122,6 +124,7 @@ std::vector<DeclaredInput> declared_inputs(const WireGraph& graph) {
                                    ? DeclaredDimension{-1, std::string(symbol_of(dimension))}
                                    : DeclaredDimension{*dimension.value, ""});
       }
+      fix_by_consumers(source, graph, tensors, input);
     }
     inputs.push_back(std::move(input));
   }
@@ -138,7 +141,7 @@ struct Reader::State {
         source{std::move(name), bytes},
         wire(read_model(source)),
         tensors(source, folder, std::move(owner)),
-        inputs(declared_inputs(*wire.graph)) {}
+        inputs(declared_inputs(source, *wire.graph, tensors)) {}
 
   const bool owned;  // the bytes live as long as this object
   const std::string folder;

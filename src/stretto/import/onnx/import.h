@@ -28,8 +28,9 @@ struct ImportOptions {
 // A dimension as the file declares it.
 struct DeclaredDimension {
   int64_t size = -1;  // -1: open
-  std::string
-      name;  // all of one name are equal; empty, as where the file fixes it: it stands alone
+  // All of one name are equal; empty: it stands alone, as where the file fixes it. One that has a
+  // size as well is open in the file, and the weights behind it fix it.
+  std::string name;
 };
 
 struct DeclaredInput {
