@@ -176,6 +176,7 @@ def test_json_of_kernels(run_command):
 def test_json_of_operators(run_command):
   result = json.loads(run_command("operators", "--json").stdout)
   rows = {row["name"]: row for row in result["operators"]}
+  assert "ai.onnx.ml.LabelEncoder" in rows and "StringConcat" in rows
   oldest, newest = result["opsets"]
   assert oldest <= 7 and newest >= 22
   conv = rows["Conv"]

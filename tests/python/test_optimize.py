@@ -79,7 +79,7 @@ def test_what_was_assumed_is_logged_once(caplog):
   x = np.random.default_rng(1).standard_normal((1, 3, 16, 16))
   with caplog.at_level(logging.WARNING, "stretto"):
     optimised = stretto.optimize(model, {"x": x}, tuning="off")
-  notes = ["input x takes N:1..x3x16x16: optimised for 1x3x16x16, and compiled for other sizes "
+  notes = ["input x takes N:0..x3x16x16: optimised for 1x3x16x16, and compiled for other sizes "
            "when they come",
            "input x: float64 was rounded to float32"]
   assert [record.getMessage() for record in caplog.records] == [f"model: {n}" for n in notes]
