@@ -29,8 +29,8 @@ bool takes_others(const ProgramsByShape& by_shape, const Opening& opening) {
 
 }  // namespace
 
-Opening really_open(const ProgramsByShape& by_shape, Opening opening,
-                             const std::string& file, std::vector<std::string>& notes) {
+Opening really_open(const ProgramsByShape& by_shape, Opening opening, const std::string& file,
+                    std::vector<std::string>& notes) {
   const std::string why = refusal(by_shape, opening.other);
   if (why.empty()) return opening;
   const std::string other = opening.text(opening.other);
