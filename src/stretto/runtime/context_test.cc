@@ -456,9 +456,33 @@ TEST(Context, OnePlaceForEachToken) {
 }
 
 TEST(Context, OnlyTheBatchIsOpenBesides) {
-  const Model model =
-      optimized(appending({"past_key_values.0.key", "new"}, {}, {}, {}, "heads"), {1, 1, 4, 6});
+  const Model model = optimized(
+      appending({"past_key_values.0.key", "by_head"},
+                {node("Transpose", {"past_key_values.0.key"}, {"turned"}, {attr_ints("perm", {0, 2, 1, 3})}),
+                 node("ReduceSum", {"turned", "one"}, {"all"}),
+                 node("Transpose", {"all"}, {"of_head"}, {attr_ints("perm", {0, 2, 1, 3})}),
+                 node("Add", {"new", "of_head"}, {"by_head"})},
+                {}, {}, "heads"),
+      {1, 2, 4, 6});
   EXPECT_THROW(Context{model}, InvalidArgument);
+}
+
+TEST(Context, CachesOfOneLengthDoNotGrow) {
+  const std::string file = appending({"past_key_values.0.key", "new"});
+  const Model model = optimized(file, {1, 1, 4, 6});
+  EXPECT_NO_THROW(Context{model});
+  const Model one_length =
+      optimized(file, {1, 1, 4, 6},
+                {{"past_key_values.0.key", {{1, 8, "batch"}, {1, 1, {}}, {4, 4, {}}, {6, 6, {}}}}});
+  EXPECT_THROW(Context{one_length}, InvalidArgument);
+}
+
+TEST(Context, DimensionsThatOneSizeFitsAreNotOpen) {
+  Session session(
+      optimized(appending({"past_key_values.0.key", "new"}, {}, {}, {}, "heads"), {1, 1, 4, 6}));
+  Context context(session.model());
+  EXPECT_EQ(session.run({{"inputs_embeds", step(1, 3, 0)}}, context)[0].values<float>()[0],
+            sum_of(step(1, 3, 0)));
 }
 
 // One or two places are added to two, and three cannot be: the second sample fails.

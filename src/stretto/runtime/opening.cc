@@ -117,7 +117,11 @@ enum class Length : uint8_t { kOther, kPast, kNew, kTotal };
 Length length_of(const OpenInput& input, size_t axis) {
   if (axis == 0 || input.shape[axis].fixed()) return Length::kOther;
   const std::string& name = input.name;
-  if (name.find("past") != std::string::npos) return Length::kPast;
+  if (name.find("past") != std::string::npos) {
+    // [batch, heads, places, size] as a rule; another open dimension is not the length then.
+    const bool usual = input.shape.size() == 4 && !input.shape[2].fixed();
+    return !usual || axis == 2 ? Length::kPast : Length::kOther;
+  }
   if (axis != 1) return Length::kOther;
   if (name == "attention_mask" && input.shape.size() == 2) return Length::kTotal;
   const bool tokens = name == "input_ids" || name == "inputs_embeds" || name == "position_ids";

@@ -72,8 +72,14 @@ std::shared_ptr<const StateLayout> look_at(const Model& model,
   } else {
     layout->pairs = describe_pairs(*model.state().graph, pairs);
   }
-  for (const StatePair& pair : layout->pairs) layout->grows |= pair.axis >= 0;
-  if (layout->grows && !model.open()) {
+  bool all_open = true;
+  for (const StatePair& pair : layout->pairs) {
+    if (pair.axis < 0) continue;
+    layout->grows = true;
+    const ShapeRange& range = layout->ranges[static_cast<size_t>(pair.input_index)];
+    all_open &= !range[static_cast<size_t>(pair.axis)].fixed();
+  }
+  if (layout->grows && !all_open) {
     throw_invalid(
         "{}: its caches have a fixed length; leave the dimensions of the past open when it is "
         "exported and optimised",
