@@ -7,9 +7,10 @@ namespace {
 
 std::string model_key(const TreesProblem& p) {
   static constexpr std::string_view kSums[] = {"average", "sum", "least", "most"};
-  return fmt::format("{} trees of {} nodes, {} entries, depth {} {} {} {}{}{}", p.trees, p.nodes,
+  return fmt::format("{} trees of {} nodes, {} entries, depth {} {} {} {}{}{}{}", p.trees, p.nodes,
                      p.entries, p.depth, dtype_name(p.dtype), kSums[static_cast<int>(p.sum)],
-                     p.targets, p.equal ? " equal" : "", p.missing ? " missing" : "");
+                     p.targets, p.equal ? " equal" : "", p.missing ? " missing" : "",
+                     p.single ? " single" : "");
 }
 
 }  // namespace

@@ -27,7 +27,8 @@ struct TreesProblem {
   DType dtype = DType::kFloat32;
   TreeSum sum = TreeSum::kSum;
   uint8_t equal = 0, missing = 0;  // whether any node compares so
-  uint8_t reserved[4] = {};
+  uint8_t single = 0;              // one target, and one entry per leaf
+  uint8_t reserved[3] = {};
 };
 
 std::string problem_key(const TreesProblem& p);

@@ -2,9 +2,11 @@
 // of dependent loads, and eight chains keep the loads of a core busy. No step branches on data: a
 // child is the first one plus the outcome of the comparison, and leaves lead to themselves.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "stretto/kernels/packing.h"
 #include "stretto/kernels/trees/candidates.h"
@@ -16,23 +18,32 @@ constexpr int64_t kLanes = 8;
 // Rows that walk through one tree before the next tree: their features stay in L1.
 constexpr int64_t kBlock = 128;
 
+// A leaf leads to itself, and its `split` is its weight where all have one entry, else the place of
+// its entries, as bits.
 template <typename T>
 struct Node {
   T split;
   uint32_t first;    // child
-  uint32_t feature;  // and flags
+  uint32_t feature;  // << kShift, and flags
+};
+constexpr uint32_t kBranch = 1, kShift = 3;
+constexpr int kEqualBit = 1, kMissingBit = 2;
+
+template <typename T>
+struct Entry {
+  uint32_t target;  // in front of a leaf's entries: how many there are
+  T weight;
 };
 
-// Parts of the packed memory, in this order.
+// Parts of the packed memory, in this order: nodes, entries, roots.
 template <typename T>
 struct Parts {
   explicit Parts(const TreesProblem& p)
-      : roots(static_cast<size_t>(p.nodes) * sizeof(Node<T>)),
-        ends(roots + static_cast<size_t>(p.trees) * 4),
-        targets(ends + static_cast<size_t>(p.nodes + 1) * 4),
-        weights((targets + static_cast<size_t>(p.entries) * 4 + 7) / 8 * 8),
-        bytes(weights + static_cast<size_t>(p.entries) * sizeof(T)) {}
-  size_t roots, ends, targets, weights, bytes;
+      : entries(static_cast<size_t>(p.nodes) * sizeof(Node<T>)),
+        roots(entries +
+              (p.single != 0 ? 0 : static_cast<size_t>(p.nodes + p.entries) * sizeof(Entry<T>))),
+        bytes(roots + static_cast<size_t>(p.trees) * sizeof(uint32_t)) {}
+  size_t entries, roots, bytes;
 };
 
 template <typename T>
@@ -40,54 +51,60 @@ struct Model {
   Model(const TreesProblem& p, const std::byte* packed) {
     const Parts<T> parts(p);
     nodes = reinterpret_cast<const Node<T>*>(packed);
+    entries = reinterpret_cast<const Entry<T>*>(packed + parts.entries);
     roots = reinterpret_cast<const uint32_t*>(packed + parts.roots);
-    ends = reinterpret_cast<const uint32_t*>(packed + parts.ends);
-    targets = reinterpret_cast<const uint32_t*>(packed + parts.targets);
-    weights = reinterpret_cast<const T*>(packed + parts.weights);
   }
   const Node<T>* nodes;
+  const Entry<T>* entries;
   const uint32_t* roots;
-  const uint32_t* ends;  // entries of node n: [ends[n], ends[n + 1])
-  const uint32_t* targets;
-  const T* weights;
 };
+
+uint32_t below(int64_t value, int64_t limit) {
+  return static_cast<uint32_t>(std::clamp<int64_t>(value, 0, limit - 1));
+}
+
+template <typename T>
+using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
 
 // Whatever the constants are: a walk must not leave the nodes, nor a row its features.
 template <typename T>
 void pack_as(const TreesProblem& p, std::span<const Tensor> constants, std::byte* packed) {
   const Parts<T> parts(p);
   std::memset(packed, 0, parts.bytes);
-  const auto below = [](int64_t value, int64_t limit) {
-    return static_cast<uint32_t>(std::clamp<int64_t>(value, 0, limit - 1));
-  };
   const auto splits = constants[0].values<T>();
   const auto links = constants[1].values<int32_t>();
+  const auto ends = constants[3].values<int32_t>();
+  const auto targets = constants[4].values<int32_t>();
+  const auto weights = constants[5].values<T>();
   auto* nodes = reinterpret_cast<Node<T>*>(packed);
+  auto* entries = reinterpret_cast<Entry<T>*>(packed + parts.entries);
+  size_t next = 0;
+  int64_t begin = 0;
   for (int64_t n = 0; n < p.nodes; ++n) {
     const auto at = static_cast<size_t>(n);
-    const int32_t flags = links[2 * at + 1] & ((1 << kTreeFeatureShift) - 1);
-    const bool leaf = std::isnan(splits[at]) && links[2 * at] == n;
-    nodes[n].split = splits[at];
-    nodes[n].first = leaf ? static_cast<uint32_t>(n) : below(links[2 * at], p.nodes - 1);
-    nodes[n].feature = below(links[2 * at + 1] >> kTreeFeatureShift, p.features)
-                           << kTreeFeatureShift |
-                       static_cast<uint32_t>(flags);
+    const int64_t end = std::clamp<int64_t>(ends[at], begin, p.entries);
+    if (links[2 * at] != n) {
+      const int32_t link = links[2 * at + 1];
+      nodes[n].split = splits[at];
+      nodes[n].first = below(links[2 * at], p.nodes - 1);
+      nodes[n].feature = below(link >> kTreeFeatureShift, p.features) << kShift | kBranch |
+                         ((link & kTreeEqual) != 0 ? 1u << kEqualBit : 0u) |
+                         ((link & kTreeMissing) != 0 ? 1u << kMissingBit : 0u);
+    } else if (p.single != 0) {
+      nodes[n] = {weights[below(end - 1, p.entries)], static_cast<uint32_t>(n), 0};
+    } else {
+      nodes[n] = {std::bit_cast<T>(static_cast<Bits<T>>(next)), static_cast<uint32_t>(n), 0};
+      entries[next++].target = static_cast<uint32_t>(end - begin);
+      for (auto e = static_cast<size_t>(begin); e < static_cast<size_t>(end); ++e) {
+        entries[next].target = below(targets[e], p.targets);
+        entries[next++].weight = weights[e];
+      }
+    }
+    begin = end;
   }
   auto* roots = reinterpret_cast<uint32_t*>(packed + parts.roots);
   for (int64_t t = 0; t < p.trees; ++t) {
     roots[t] = below(constants[2].values<int32_t>()[static_cast<size_t>(t)], p.nodes);
-  }
-  auto* ends = reinterpret_cast<uint32_t*>(packed + parts.ends);
-  for (int64_t n = 0; n < p.nodes; ++n) {
-    ends[n + 1] = below(constants[3].values<int32_t>()[static_cast<size_t>(n)], p.entries + 1);
-  }
-  auto* targets = reinterpret_cast<uint32_t*>(packed + parts.targets);
-  for (int64_t e = 0; e < p.entries; ++e) {
-    targets[e] = below(constants[4].values<int32_t>()[static_cast<size_t>(e)], p.targets);
-  }
-  if (p.entries > 0) {
-    std::memcpy(packed + parts.weights, constants[5].data(),
-                static_cast<size_t>(p.entries) * sizeof(T));
   }
 }
 
@@ -99,15 +116,13 @@ void walk(const Node<T>* nodes, int64_t depth, const T* const (&rows)[kLanes],
     uint32_t moved = 0;
     for (int64_t lane = 0; lane < kLanes; ++lane) {
       const Node<T>& node = nodes[at[lane]];
-      const T x = rows[lane][node.feature >> kTreeFeatureShift];
-      uint32_t second = x <= node.split;
+      const T x = rows[lane][node.feature >> kShift];
+      uint32_t second = static_cast<uint32_t>(x <= node.split) & node.feature & kBranch;
       if constexpr (kEqual) {
-        second &= static_cast<uint32_t>((node.feature & kTreeEqual) == 0) |
-                  static_cast<uint32_t>(x == node.split);
+        second &= (~node.feature >> kEqualBit & 1) | static_cast<uint32_t>(x == node.split);
       }
       if constexpr (kMissing) {
-        second |= static_cast<uint32_t>(x != x) &
-                  static_cast<uint32_t>((node.feature & kTreeMissing) != 0);
+        second |= static_cast<uint32_t>(x != x) & (node.feature >> kMissingBit & 1);
       }
       const uint32_t next = node.first + second;
       moved |= next ^ at[lane];
@@ -118,17 +133,26 @@ void walk(const Node<T>* nodes, int64_t depth, const T* const (&rows)[kLanes],
 }
 
 template <typename T, TreeSum kSum>
-void give(const Model<T>& model, uint32_t leaf, T* y) {
-  for (uint32_t e = model.ends[leaf]; e < model.ends[leaf + 1]; ++e) {
-    T& score = y[model.targets[e]];
-    const T weight = model.weights[e];
-    if constexpr (kSum == TreeSum::kLeast) {
-      score = weight < score ? weight : score;
-    } else if constexpr (kSum == TreeSum::kMost) {
-      score = weight > score ? weight : score;
-    } else {
-      score += weight;
-    }
+void add(T& score, T weight) {
+  if constexpr (kSum == TreeSum::kLeast) {
+    score = weight < score ? weight : score;
+  } else if constexpr (kSum == TreeSum::kMost) {
+    score = weight > score ? weight : score;
+  } else {
+    score += weight;
+  }
+}
+
+template <typename T, TreeSum kSum>
+void give(const TreesProblem& p, const Model<T>& model, uint32_t leaf, T* y) {
+  const T held = model.nodes[leaf].split;
+  if (p.single != 0) return add<T, kSum>(*y, held);
+  // A walk of made-up constants may end at a branch, which gives nothing.
+  if ((model.nodes[leaf].feature & kBranch) != 0) return;
+  const Entry<T>* entry = model.entries + std::bit_cast<Bits<T>>(held);
+  for (uint32_t left = entry->target; left > 0; --left) {
+    ++entry;
+    add<T, kSum>(y[entry->target], entry->weight);
   }
 }
 
@@ -153,7 +177,7 @@ void rows_of(const TreesProblem& p, const Args& args, int64_t begin, int64_t end
         }
         walk<T, kEqual, kMissing>(model.nodes, p.depth, rows, at);
         for (int64_t lane = 0; lane < kLanes; ++lane) {
-          give<T, kSum>(model, at[lane], y + (row + lane) * p.targets);
+          give<T, kSum>(p, model, at[lane], y + (row + lane) * p.targets);
         }
       }
     }
@@ -167,7 +191,7 @@ void rows_of(const TreesProblem& p, const Args& args, int64_t begin, int64_t end
       }
       walk<T, kEqual, kMissing>(model.nodes, p.depth, rows, at);
       for (int64_t lane = 0; lane < some; ++lane) {
-        give<T, kSum>(model, at[lane], y + row * p.targets);
+        give<T, kSum>(p, model, at[lane], y + row * p.targets);
       }
     }
   }

@@ -127,8 +127,10 @@ Packed<T> packed_of(const ir::Trees& trees, TreesProblem& p) {
       }
     }
   }
+  p.single = p.targets == 1 ? 1 : 0;
   for (int64_t leaf : leaf_of) {
     if (leaf >= 0) {
+      if (trees.leaf_end(leaf) - trees.leaf_begin(leaf) != 1) p.single = 0;
       for (auto e = static_cast<size_t>(trees.leaf_begin(leaf));
            e < static_cast<size_t>(trees.leaf_end(leaf)); ++e) {
         out.targets.push_back(static_cast<int32_t>(trees.targets[e]));
