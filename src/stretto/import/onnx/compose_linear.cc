@@ -229,8 +229,8 @@ void compose_svm_classifier(PendingNode& node) {
     node.unsupported("probabilities (prob_a) are not supported: export the model without them");
   }
   // Scores above 0 vote for the first of their pair.
-  const Id above = parts.cast(parts.op("Greater", {scores, parts.number(0, scores)}),
-                              DType::kFloat32);
+  const Id above =
+      parts.cast(parts.op("Greater", {scores, parts.number(0, scores)}), DType::kFloat32);
   const Id second = parts.constant([&] {
     Tensor row(DType::kFloat32, {classes});
     for (int64_t j = 0; j < classes; ++j) {
@@ -241,9 +241,8 @@ void compose_svm_classifier(PendingNode& node) {
   const Id votes = parts.op("Gemm", {above, parts.constant(vote_weights(pairs)), second});
   // The one score of two classes is that of the first, and the second column takes it as it is.
   node.results = {label_of_largest(node, votes, labels),
-                  classes == 2
-                      ? two_columns(node, scores, transform != Transform::kNone, transform)
-                      : transformed(node, scores, transform)};
+                  classes == 2 ? two_columns(node, scores, transform != Transform::kNone, transform)
+                               : transformed(node, scores, transform)};
 }
 
 }  // namespace stretto::onnx
