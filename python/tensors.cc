@@ -88,17 +88,29 @@ AnyValue any_value(nb::handle object) {
   return tensor_view(nb::cast<Array>(object));
 }
 
+// Files may hold bytes that are no UTF-8.
+static nb::object text_of(const std::string& text) {
+  return nb::steal(
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape"));
+}
+
 nb::object python_value(const AnyValue& value) {
   if (value.is_none()) return nb::none();
   if (value.is_tensor()) return numpy_array(value.tensor());
   if (value.is_strings()) {
     nb::list texts;
-    for (const std::string& text : value.strings().values) {
-      // Files may hold bytes that are no UTF-8.
-      texts.append(nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()),
-                                                  "surrogateescape")));
-    }
+    for (const std::string& text : value.strings().values) texts.append(text_of(text));
     return nb::make_tuple(nb::cast(value.strings().shape), texts);
+  }
+  if (value.is_map()) {
+    const Map& map = value.map();
+    const bool texts = !map.keys->texts.empty();
+    nb::dict row;
+    for (size_t i = 0; i < map.values.size(); ++i) {
+      const nb::object key = texts ? text_of(map.keys->texts[i]) : nb::cast(map.keys->integers[i]);
+      row[key] = nb::cast(map.values[i]);
+    }
+    return row;
   }
   nb::list list;
   for (const AnyValue& element : value.sequence()) list.append(python_value(element));

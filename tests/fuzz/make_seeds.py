@@ -211,6 +211,39 @@ def values():
         [info("words", [3], TensorProto.STRING)], "m:BOOL y:INT64", opset=20, domains=["ai.onnx.ml"])
 
 
+def learners():
+    """Of domain ai.onnx.ml."""
+    ml = lambda op, inputs, outputs, **attributes: helper.make_node(
+        op, inputs.split(), outputs.split(), domain="ai.onnx.ml", **attributes)
+    trees = {"nodes_treeids": [0, 0, 0, 1], "nodes_nodeids": [0, 1, 2, 0],
+             "nodes_featureids": [1, 0, 0, 0], "nodes_values": [0.5, 0.0, 0.0, 0.0],
+             "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF", "LEAF"],
+             "nodes_truenodeids": [1, 0, 0, 0], "nodes_falsenodeids": [2, 0, 0, 0],
+             "nodes_missing_value_tracks_true": [1, 0, 0, 0]}
+    leaves = lambda prefix: {
+        f"{prefix}_treeids": [0, 0, 1, 1], f"{prefix}_nodeids": [1, 2, 0, 0],
+        f"{prefix}_ids": [0, 1, 0, 1], f"{prefix}_weights": [1.0, 2.0, 0.5, 0.25]}
+    save("trees", [
+        ml("Scaler", "x", "s", offset=[1.0, 2.0], scale=[0.5, 2.0]), ml("Normalizer", "s", "n", norm="L2"),
+        ml("Imputer", "n", "i", replaced_value_float=float("nan"), imputed_value_floats=[1.0, 2.0]),
+        ml("TreeEnsembleRegressor", "i", "r", **trees, **leaves("target"), n_targets=2,
+           aggregate_function="MIN", base_values=[1.0, 2.0]),
+        ml("TreeEnsembleClassifier", "r", "label scores", **trees, **leaves("class"),
+           classlabels_strings=["no", "yes"], post_transform="LOGISTIC"),
+        ml("ZipMap", "scores", "maps", classlabels_strings=["no", "yes"])],
+        [info("x", [3, 2])], "label:STRING scores", opset=17, domains=["ai.onnx.ml"])
+    save("linear", [
+        ml("LinearClassifier", "x", "l p", coefficients=[1.0, -1.0], intercepts=[0.5],
+           classlabels_ints=[0, 1], post_transform="LOGISTIC"),
+        ml("SVMRegressor", "p", "v", kernel_type="RBF", kernel_params=[0.5, 0.0, 3.0], n_supports=2,
+           coefficients=[1.0, -1.0], rho=[0.5], support_vectors=[1.0, 2.0, 3.0, 4.0]),
+        ml("SVMClassifier", "p", "c q", kernel_type="POLY", kernel_params=[0.5, 1.0, 2.0],
+           vectors_per_class=[1, 1], coefficients=[1.0, -1.0], rho=[0.5], classlabels_ints=[3, 4],
+           support_vectors=[1.0, 2.0, 3.0, 4.0]),
+        ml("FeatureVectorizer", "v q", "y", inputdimensions=[1, 2])],
+        [info("x", [3, 2])], "y l:INT64 c:INT64", opset=17, domains=["ai.onnx.ml"])
+
+
 def networks():
     block = [node("Conv", "x w", "a", pads=[1, 1, 1, 1]), node("Relu", "a", "b"),
              node("Conv", "b v c", "d", pads=[1, 1, 1, 1]), node("Add", "d x", "e"), node("Relu", "e", "f")]
@@ -283,7 +316,8 @@ def artefacts():
 
 def main():
     FOLDER.mkdir(exist_ok=True)
-    for family in (convolutions, attention, shapes, padding, old_forms, structure, values, networks):
+    for family in (convolutions, attention, shapes, padding, old_forms, structure, values, learners,
+                   networks):
         family()
     artefacts()
     for folder in (FOLDER, ARTEFACTS):

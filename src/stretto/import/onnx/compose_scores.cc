@@ -109,7 +109,8 @@ std::vector<int64_t> class_labels(const PendingNode& node, std::string_view name
     const ir::Attribute* texts = node.attributes.find("classlabels_strings");
     const auto* list = std::get_if<std::vector<std::string>>(texts);
     if (list != nullptr && !list->empty()) {
-      node.unsupported("labels that are strings: give integers as labels");
+      node.unsupported(
+          "labels that are strings are only supported outside of functions and of graphs in nodes");
     }
   }
   std::vector<int64_t> labels = node.attributes.integers(name, {});

@@ -4,6 +4,8 @@
 #include <functional>
 #include <unordered_map>
 
+#include "stretto/import/onnx/text_labels.h"
+
 namespace stretto::onnx {
 namespace {
 
@@ -365,6 +367,7 @@ WireModel read_model(const Source& source) {
     }
   }
   if (!model.graph) source.fail(source.bytes.data(), "no graph found: this is not an ONNX model");
+  split_text_labels(source, model.graph->nodes, model.texts);
   return model;
 }
 

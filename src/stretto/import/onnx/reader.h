@@ -3,7 +3,9 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -41,6 +43,9 @@ struct WireInput {
   const char* position = nullptr;
 };
 
+// What views of a model show that does not stand in the file.
+using WireTexts = std::vector<std::shared_ptr<const std::string>>;
+
 struct WireTensor {
   std::string_view name;
   std::string_view body;  // the TensorProto
@@ -73,6 +78,7 @@ struct WireModel {
   std::string_view producer_name, producer_version;
   Opsets opsets;
   std::optional<WireGraph> graph;
+  WireTexts texts;
   std::vector<WireFunction> functions;
   bool has_training_info = false;
 };

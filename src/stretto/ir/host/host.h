@@ -72,6 +72,11 @@ void host_cast_strings(HostCall& call);
 void host_shape_of_strings(HostCall& call);
 void host_size_of_strings(HostCall& call);
 
+// categories.cc
+void host_category_mapper(HostCall& call);
+void host_one_hot_encoder(HostCall& call);
+void host_zip_map(HostCall& call);
+
 // label_encoder.cc
 void host_label_encoder(HostCall& call);
 

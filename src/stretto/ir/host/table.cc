@@ -26,7 +26,10 @@ std::span<const HostOperator> host_operators() {
       {"", "StringConcat", host_string_concat},
       {"", "StringNormalizer", host_string_normalizer},
       {"", "StringSplit", host_string_split},
+      {"ai.onnx.ml", "CategoryMapper", host_category_mapper},
       {"ai.onnx.ml", "LabelEncoder", host_label_encoder},
+      {"ai.onnx.ml", "OneHotEncoder", host_one_hot_encoder},
+      {"ai.onnx.ml", "ZipMap", host_zip_map},
   };
   return kRows;
 }
