@@ -1,12 +1,10 @@
-// DFT along one axis, and STFT. Complex numbers are a last axis of two. A length with small factors
-// is split recursively (mixed radix), any other is summed directly.
-#include <cmath>
+// DFT along one axis, and STFT. Complex numbers are a last axis of two.
 #include <complex>
-#include <numbers>
 
 #include "stretto/ir/ops/axes.h"
 #include "stretto/ir/ops/dispatch.h"
 #include "stretto/ir/ops/table.h"
+#include "stretto/tensor/fourier.h"
 
 namespace stretto::ir::ops {
 namespace {
@@ -19,53 +17,6 @@ constexpr Port kDftInputs[] = {{"input", kRealTypes, Arity::kRequired, 'T'},
 constexpr Port kOutputs[] = {{"output", kRealTypes, Arity::kRequired, 'T'}};
 constexpr AttributeSpec kDftAttributes[] = {{"inverse", AttributeKind::kInt},
                                             {"onesided", AttributeKind::kInt}};
-
-// Powers of the root of unity of one length; `sign` is that of its angle.
-class Transform {
- public:
-  Transform(int64_t length, double sign) : roots_(static_cast<size_t>(length)) {
-    for (int64_t i = 0; i < length; ++i) {
-      const double angle =
-          sign * 2 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(length);
-      roots_[i] = {std::cos(angle), std::sin(angle)};
-    }
-  }
-
-  std::vector<Complex> operator()(const std::vector<Complex>& x) const {
-    return run(x, 0, 1, static_cast<int64_t>(x.size()));
-  }
-
- private:
-  static int64_t smallest_factor(int64_t n) {
-    for (int64_t f = 2; f * f <= n; ++f) {
-      if (n % f == 0) return f;
-    }
-    return n;
-  }
-
-  // Of the elements first, first + step, ...; as many as `count`.
-  std::vector<Complex> run(const std::vector<Complex>& x, int64_t first, int64_t step,
-                           int64_t count) const {
-    if (count == 1) return {x[first]};
-    const int64_t length = static_cast<int64_t>(roots_.size()), radix = smallest_factor(count);
-    const int64_t part = count / radix;
-    std::vector<std::vector<Complex>> parts;
-    for (int64_t r = 0; r < radix; ++r) {
-      parts.push_back(run(x, first + r * step, step * radix, part));
-    }
-    std::vector<Complex> y(static_cast<size_t>(count));
-    for (int64_t k = 0; k < count; ++k) {
-      Complex sum = 0;
-      for (int64_t r = 0; r < radix; ++r) {
-        sum += parts[r][k % part] * roots_[r * k % count * (length / count)];
-      }
-      y[k] = sum;
-    }
-    return y;
-  }
-
-  std::vector<Complex> roots_;
-};
 
 struct Plan {
   int64_t axis = 0, length = 0;  // transformed elements
@@ -119,7 +70,7 @@ void evaluate_dft(Evaluation& c) {
   const int64_t parts = shape.back(), size = shape[plan.axis];
   Shape rows(shape.begin(), shape.end() - 1);
   const AxisView view(rows, plan.axis);
-  const Transform transform(plan.length, plan.inverse ? 1 : -1);
+  FourierTransform transform(plan.length);
   with_type<kRealTypes>(x.dtype(), [&]<typename T>() {
     const T* from = data_of<T>(x);
     T* y = data_of<T>(c.make_output(0));
@@ -136,16 +87,16 @@ void evaluate_dft(Evaluation& c) {
         const bool mirrored = plan.inverse && plan.onesided && i > plan.length / 2;
         row[i] = mirrored ? std::conj(element(plan.length - i)) : element(i);
       }
-      const std::vector<Complex> result = transform(row);
+      transform.run(row.data(), plan.inverse);
       const double scale = plan.inverse ? 1 / static_cast<double>(plan.length) : 1;
       const int64_t out = r / view.inner * plan.kept * view.inner + r % view.inner;
       for (int64_t i = 0; i < plan.kept; ++i) {
         const int64_t at = out + i * view.inner;
         if (plan.inverse && plan.onesided) {
-          y[at] = static_cast<T>(result[i].real() * scale);
+          y[at] = static_cast<T>(row[i].real() * scale);
         } else {
-          y[2 * at] = static_cast<T>(result[i].real() * scale);
-          y[2 * at + 1] = static_cast<T>(result[i].imag() * scale);
+          y[2 * at] = static_cast<T>(row[i].real() * scale);
+          y[2 * at + 1] = static_cast<T>(row[i].imag() * scale);
         }
       }
     }
@@ -209,7 +160,7 @@ void evaluate_stft(Evaluation& c) {
   const Frames frames = frames_of(c.attributes, signal.shape(), c.inputs[1].as_int64s()[0],
                                   c.has_input(2) ? &c.inputs[2].shape() : nullptr,
                                   c.has_input(3) ? &c.inputs[3] : nullptr);
-  const Transform transform(frames.length, -1);
+  FourierTransform transform(frames.length);
   const std::vector<double> window =
       c.has_input(2) ? c.inputs[2].as_doubles()
                      : std::vector<double>(static_cast<size_t>(frames.length), 1);
@@ -224,10 +175,10 @@ void evaluate_stft(Evaluation& c) {
         row[i] = window[i] * Complex(static_cast<double>(from[i * parts]),
                                      parts == 2 ? static_cast<double>(from[i * parts + 1]) : 0);
       }
-      const std::vector<Complex> result = transform(row);
+      transform.run(row.data(), false);
       for (int64_t i = 0; i < frames.kept; ++i) {
-        *y++ = static_cast<T>(result[i].real());
-        *y++ = static_cast<T>(result[i].imag());
+        *y++ = static_cast<T>(row[i].real());
+        *y++ = static_cast<T>(row[i].imag());
       }
     }
   });
