@@ -11,8 +11,9 @@ namespace {
 
 TEST(Transpose, EveryPermutationTypeAndThreadCount) {
   int checked = 0;
-  for (const Shape& shape : {Shape{5}, Shape{35, 70}, Shape{2, 17, 20}, Shape{3, 18, 5, 16},
-                             Shape{2, 3, 2, 3, 4}, Shape{1, 4, 1, 9}, Shape{3, 0, 2}}) {
+  for (const Shape& shape :
+       {Shape{5}, Shape{35, 70}, Shape{2, 17, 20}, Shape{21, 34, 2}, Shape{3, 18, 5, 16},
+        Shape{2, 3, 2, 3, 4}, Shape{1, 4, 1, 9}, Shape{3, 0, 2}}) {
     std::vector<int64_t> perm(shape.size());
     std::iota(perm.begin(), perm.end(), 0);
     do {

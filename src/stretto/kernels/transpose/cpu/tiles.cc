@@ -123,9 +123,17 @@ void run(const TransposeProblem& p, const T* x, T* y, const Worker& worker) {
 
 }  // namespace transpose_tiles
 
-void transpose_run(const TransposeProblem& p, size_t bytes, const void* x, void* y,
+void transpose_run(const TransposeProblem& problem, size_t bytes, const void* x, void* y,
                    const Worker& worker) {
   using transpose_tiles::run;
+  TransposeProblem p = problem;
+  // An innermost axis that stays and is short, as of complex numbers, is one larger element.
+  const int inner = p.rank - 1;
+  const size_t whole = bytes * static_cast<size_t>(p.dims[inner]);
+  if (inner > 0 && p.perm[inner] == inner && (whole == 2 || whole == 4 || whole == 8)) {
+    bytes = whole;
+    p.rank = inner;
+  }
   switch (bytes) {
     case 1:
       return run(p, static_cast<const uint8_t*>(x), static_cast<uint8_t*>(y), worker);
