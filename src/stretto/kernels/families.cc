@@ -6,6 +6,7 @@
 #include "stretto/kernels/cumsum/problem.h"
 #include "stretto/kernels/elementwise/problem.h"
 #include "stretto/kernels/family.h"
+#include "stretto/kernels/fourier/problem.h"
 #include "stretto/kernels/gather/problem.h"
 #include "stretto/kernels/gemm/problem.h"
 #include "stretto/kernels/global_pool/problem.h"
@@ -27,11 +28,11 @@ namespace stretto::kernels {
 
 std::span<const Family* const> families() {
   static constexpr const Family* kFamilies[] = {
-      &kAttention,   &kConcatChannels, &kConv2d,        &kConvTranspose2d, &kCopyRegion,
-      &kCumSum,      &kElementwise,    &kGather,        &kGemm,            &kGlobalPool,
-      &kGroupNorm,   &kLayerNorm,      &kMatmul,        &kMatmulInteger,   &kPool2d,
-      &kRecurrent,   &kReduce,         &kReorder,       &kResize,          &kRowIndex,
-      &kSoftmax,     &kTranspose,      &kTrees,
+      &kAttention,  &kConcatChannels, &kConv2d,    &kConvTranspose2d, &kCopyRegion,
+      &kCumSum,     &kElementwise,    &kFourier,   &kGather,          &kGemm,
+      &kGlobalPool, &kGroupNorm,      &kLayerNorm, &kMatmul,          &kMatmulInteger,
+      &kPool2d,     &kRecurrent,      &kReduce,    &kReorder,         &kResize,
+      &kRowIndex,   &kSoftmax,        &kTranspose, &kTrees,
   };
   return kFamilies;
 }

@@ -13,6 +13,7 @@
 #include "stretto/kernels/conv2d/problem.h"
 #include "stretto/kernels/conv_transpose2d/problem.h"
 #include "stretto/kernels/family.h"
+#include "stretto/kernels/fourier/problem.h"
 #include "stretto/kernels/gemm/problem.h"
 #include "stretto/kernels/group_norm/problem.h"
 #include "stretto/kernels/layer_norm/problem.h"
@@ -152,6 +153,11 @@ Forms pack_everything() {
   const ResizeProblem resize{
       .c = 8, .h = 5, .w = 6, .out_h = 9, .out_w = 13, .scale_h = 1.8, .scale_w = 13 / 6.0};
   pack_all(kResize, resize, forms);
+  for (const int64_t length : {34, 96, 134}) {
+    const FourierProblem p{
+        .outer = 3, .size = length, .length = length, .kept = length / 2 + 1, .parts = 1};
+    pack_all(kFourier, p, forms);
+  }
   return forms;
 }
 
@@ -170,6 +176,7 @@ Forms known_forms() {
       {"conv2d_strassen_1x1.1", 0x7b1cfe680795a92d},
       {"conv_transpose2d_phases.1", 0x8fef90c8d7bf0895},
       {"conv_transpose2d_plain.1", 0xc5bce6cab84f9915},
+      {"fourier_tables.1", 0x5a524ff43c7ecc71},
       {"gemm_panels.1", 0x32826cc8c780e0a5},
       {"gemm_plain.1", 0x2959d4f8960e4935},
       {"matmul_integer_dots.1", 0x4dd2f49696512b09},
@@ -195,6 +202,7 @@ Forms known_forms() {
       {"conv2d_strassen_1x1.1", 0x7b1cfe680795a92d},
       {"conv_transpose2d_phases.1", 0x35b37cf92af7ab5f},
       {"conv_transpose2d_plain.1", 0x3a5e7063c3ae8c35},
+      {"fourier_tables.1", 0xed9ac12499d459fb},
       {"gemm_panels.1", 0xb92ff8014839317d},
       {"gemm_plain.1", 0x2d44296f90e50855},
       {"matmul_integer_dots.1", 0x5472994f35a21043},

@@ -63,6 +63,11 @@ void fill(Memory& memory, Random& random, float scale) {
       for (int64_t i = 0; i < memory.elements; ++i) values[i] = scale * random.uniform();
       return;
     }
+    case DType::kFloat64: {
+      auto* values = reinterpret_cast<double*>(memory.data.get());
+      for (int64_t i = 0; i < memory.elements; ++i) values[i] = scale * random.uniform();
+      return;
+    }
     case DType::kInt64: {
       auto* values = reinterpret_cast<int64_t*>(memory.data.get());
       for (int64_t i = 0; i < memory.elements; ++i)

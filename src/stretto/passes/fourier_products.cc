@@ -1,6 +1,5 @@
-// Fourier transforms of known lengths as products with a matrix of sines and cosines: up to about a
-// thousand elements a product at the peak takes less time than a fast transform that is not. Longer
-// ones stay.
+// Short Fourier transforms as products with a matrix of sines and cosines: a product at the peak
+// takes less time than a fast transform that is not. Longer ones stay, for the fourier kernels.
 #include <cmath>
 #include <complex>
 #include <numbers>
@@ -9,13 +8,16 @@
 #include "stretto/ir/operator.h"
 #include "stretto/passes/match.h"
 #include "stretto/passes/pass_list.h"
+#include "stretto/tensor/fourier.h"
 
 namespace stretto::passes {
 namespace {
 
 constexpr std::string_view kRules[] = {"dft", "stft"};
-constexpr int64_t kMostElements = 1024;             // of a transform
-constexpr int64_t kMostWeights = int64_t{1} << 22;  // of its matrix
+// Numbers in the matrix where both take about the same time for 64 rows (docs/design/fourier.md).
+// Kernels need several transforms for a length with a large prime factor.
+constexpr int64_t kMostWeights = 1 << 13, kMostWeightsOfPrimes = 1 << 17;
+constexpr int64_t kLargePrime = 61;
 
 // e^(sign 2 pi i n / length)
 std::complex<double> wave(int64_t n, int64_t length, double sign) {
@@ -66,9 +68,14 @@ std::optional<int64_t> known(const Rewriter& graph, const Node& node, size_t i, 
   return given->as_int64s()[0];
 }
 
-bool worth_it(const Rewriter& graph, const Node& node, int64_t length, int64_t weights) {
-  return graph.dtype(node.inputs[0]) == DType::kFloat32 && length <= kMostElements &&
-         weights <= kMostWeights && element_count(graph.shape(node.inputs[0])) > 0;
+bool worth_it(const Rewriter& graph, const Node& node, const Transform& t) {
+  const int64_t weights = t.rows() * t.columns();
+  if (graph.dtype(node.inputs[0]) != DType::kFloat32 || weights > kMostWeightsOfPrimes ||
+      element_count(graph.shape(node.inputs[0])) == 0) {
+    return false;
+  }
+  const std::vector<int64_t> factors = prime_factors(t.length);
+  return weights <= kMostWeights || (!factors.empty() && factors.back() > kLargePrime);
 }
 
 ValueId reshape(Rewriter& graph, int n, ValueId x, const Shape& to) {
@@ -101,8 +108,7 @@ void rewrite_dft(Rewriter& graph, int n, PassContext& context) {
   const int64_t counted = length ? (inverse && onesided ? *length / 2 + 1 : *length) : 0;
   if (t.size > counted) return;
   t.length = *length;
-  if (!worth_it(graph, node, std::max(t.length, t.size), t.rows() * t.columns()) ||
-      !context.allow("dft", node.name)) {
+  if (!worth_it(graph, node, t) || !context.allow("dft", node.name)) {
     return;
   }
   const ValueId weight =
@@ -154,8 +160,7 @@ void rewrite_stft(Rewriter& graph, int n, PassContext& context) {
   const auto length = known(graph, node, 3, windowed ? window->count() : 0);
   if (!length || *length < 1) return;
   const Transform t{.size = *length, .parts = 1, .length = *length, .kept = y[2], .kept_parts = 2};
-  if (!worth_it(graph, node, t.length, t.rows() * t.columns()) ||
-      !context.allow("stft", node.name)) {
+  if (!worth_it(graph, node, t) || !context.allow("stft", node.name)) {
     return;
   }
   std::vector<Tensor> of;

@@ -259,11 +259,11 @@ class Expectation {
   }
 
  private:
-  static bool is_float(DType dtype) { return dtype == DType::kFloat32; }
+  static bool is_float(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kFloat64; }
 
   static bool all_finite(const Tensor& t) {
-    if (t.dtype() != DType::kFloat32) return true;
-    for (float v : t.values<float>()) {
+    if (!is_float(t.dtype())) return true;
+    for (double v : t.as_doubles()) {
       if (!std::isfinite(v)) return false;
     }
     return true;

@@ -9,6 +9,7 @@
 #include "stretto/ir/case_options.h"
 #include "stretto/ir/text.h"
 #include "stretto/kernels/conv2d/problem.h"
+#include "stretto/kernels/fourier/problem.h"
 #include "stretto/kernels/reorder/problem.h"
 #include "stretto/kernels/row_check.h"
 #include "stretto/passes/pipeline.h"
@@ -43,6 +44,13 @@ Tolerance tolerance_of(const Step& step, int row) {
   // The state carries its error from step to step.
   if (step.family->name == "recurrent") return {.relative = 2e-5, .spreads = true};
   if (step.family->name == "resize") return {.relative = 5e-6, .spreads = true};
+  // Real numbers are transformed two at a time: an infinite one meets others.
+  if (step.family->name == "fourier") {
+    const std::byte* problem = step.variants[0].problem.data();
+    const bool wide =
+        reinterpret_cast<const kernels::FourierProblem*>(problem)->dtype == DType::kFloat64;
+    return {.relative = wide ? 1e-14 : 5e-6, .spreads = true};
+  }
   const std::string_view name = step.family->row_name(row);
   // Groups that share blocks of channels are multiplied by zeros of each other's weights.
   if (step.family->name == "conv2d" && name == "direct") {

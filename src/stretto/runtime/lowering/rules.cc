@@ -27,6 +27,8 @@ const LoweringRule* find_lowering_rule(std::string_view op) {
       {"stretto.AddLayerNorm", lower_layer_norm},
       {"GroupNormalization", lower_group_norm},
       {"InstanceNormalization", lower_group_norm},
+      {"DFT", lower_dft},
+      {"STFT", lower_stft},
       {"stretto.Elementwise", lower_fused_elementwise},
       // The rows of tensor/elementwise.inc that are ONNX operators follow lower_elementwise too.
       {"Cast", lower_elementwise},

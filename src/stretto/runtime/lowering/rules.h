@@ -31,6 +31,10 @@ bool lower_softmax(Lowering& l, const ir::Node& node);
 bool lower_layer_norm(Lowering& l, const ir::Node& node);
 bool lower_group_norm(Lowering& l, const ir::Node& node);
 
+// Fourier transforms (fourier.cc).
+bool lower_dft(Lowering& l, const ir::Node& node);
+bool lower_stft(Lowering& l, const ir::Node& node);
+
 // Elementwise operators, fused (stretto.Elementwise) or single (elementwise.cc).
 bool lower_fused_elementwise(Lowering& l, const ir::Node& node);
 bool lower_elementwise(Lowering& l, const ir::Node& node);
