@@ -6,7 +6,6 @@ with this axis left alone; products and Fourier transforms are built of real one
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,13 +17,13 @@ from stretto.aten import _elementwise as elementwise
 from stretto.aten import _shapes as shapes
 from stretto.aten._builder import COMPLEX, Builder, Operand, Value
 
-# Transforms up to this length are products with a matrix of sines and cosines: fast, and no less
-# exact than float32. The engine's own transform does the longer ones.
-_LONGEST = 1024
-
 
 def is_complex(x: Any) -> bool:
   return isinstance(x, Value) and x.torch_dtype in COMPLEX
+
+
+def _is_real(x: Operand) -> bool:
+  return not is_complex(x) and not isinstance(x, complex)
 
 
 def _pair(b: Builder, x: Operand) -> tuple[Value, Value | None]:
@@ -34,20 +33,33 @@ def _pair(b: Builder, x: Operand) -> tuple[Value, Value | None]:
     return real, b.scalar(complex(x).imag, b.dtype) if isinstance(x, complex) else None
   if not is_complex(x):
     return b.cast(x, b.dtype), None
+  # A transpose works on vectors, and the halves of its result need no copy.
   last = x.rank - 1
-  parts = b.nodes("Split", [x, b.ints([1, 1])], 2, axis=last)
-  return b.squeeze(parts[0], last), b.squeeze(parts[1], last)
+  parts = b.nodes("Split", [b.transpose(x, [last, *range(last)]), b.ints([1, 1])], 2, axis=0)
+  return b.squeeze(parts[0], 0), b.squeeze(parts[1], 0)
 
 
 def _together(b: Builder, real: Value, imaginary: Value) -> Value:
   shape = torch.broadcast_shapes(real.shape, imaginary.shape)
-  parts = [b.unsqueeze(b.expand(x, shape), len(shape)) for x in (real, imaginary)]
-  return b.concat(parts, len(shape))
+  parts = b.concat([b.unsqueeze(b.expand(x, shape), 0) for x in (real, imaginary)], 0)
+  return b.transpose(parts, [*range(1, len(shape) + 1), 0])
+
+
+def _by_real(b: Builder, op: str, x: Value, y: Operand) -> Value:
+  """Mul or Div of both parts."""
+  real, _ = _pair(b, y)
+  if isinstance(y, Value) and real.shape:
+    real = b.unsqueeze(real, real.rank)
+  return b.node(op, b.cast(x, b.dtype), real)
 
 
 def _product(op: str) -> Callable[..., Value]:
   """Mul or MatMul."""
   def build(b: Builder, x: Operand, y: Operand) -> Value:
+    if op == "Mul" and is_complex(x) and _is_real(y):
+      return _by_real(b, op, x, y)
+    if op == "Mul" and is_complex(y) and _is_real(x):
+      return _by_real(b, op, y, x)
     (a, p), (c, q) = _pair(b, x), _pair(b, y)
     real, imaginary = b.node(op, a, c), None
     if p is not None and q is not None:
@@ -63,10 +75,10 @@ def _product(op: str) -> Callable[..., Value]:
 
 
 def _divide(b: Builder, x: Operand, y: Operand) -> Value:
+  if is_complex(x) and _is_real(y):
+    return _by_real(b, "Div", x, y)
   (a, p), (c, q) = _pair(b, x), _pair(b, y)
-  if q is None:
-    assert p is not None
-    return _together(b, b.node("Div", a, c), b.node("Div", p, c))
+  assert q is not None
   size = b.node("Add", b.node("Mul", c, c), b.node("Mul", q, q))
   real, imaginary = b.node("Mul", a, c), b.node("Neg", b.node("Mul", a, q))
   if p is not None:
@@ -84,6 +96,8 @@ def _exponential(b: Builder, x: Value) -> Value:
 def _sum(op: str) -> Callable[..., Value]:
   """Add or Sub."""
   def build(b: Builder, x: Operand, y: Operand, alpha: float = 1) -> Value:
+    if is_complex(x) and is_complex(y) and alpha == 1:
+      return b.node(op, b.cast(x, b.dtype), b.cast(y, b.dtype))
     (a, p), (c, q) = _pair(b, x), _pair(b, y)
     if alpha != 1:
       c, q = (None if v is None else b.node("Mul", v, b.scalar(alpha, v.dtype)) for v in (c, q))
@@ -201,78 +215,35 @@ def _pad(b: Builder, x: Value, pad: Sequence[int], value: float = 0) -> Value:
 # Fourier transforms.
 
 
-@functools.cache
-def _waves(size: int, inverse: bool) -> torch.Tensor:
-  """e^(-2 pi i j k / size), [size, size] in double precision."""
-  places = torch.arange(size)
-  angle = (places.outer(places) % size).double() * (2 * math.pi / size)
-  return torch.polar(torch.ones_like(angle), angle if inverse else -angle)
-
-
 def _scale(normalization: int, count: int) -> float:
   """PyTorch's numbers: none, by the root of the count, by the count."""
   return {0: 1.0, 1: count ** -0.5, 2: 1.0 / count}[normalization]
 
 
-def _rows(b: Builder, x: Value, axis: int, inner: int, matrix: torch.Tensor) -> Value:
-  """Products of an axis, with the last one where `inner` is 2, and a matrix; the result is the last
-  axis."""
-  order = [a for a in range(x.rank + 1 - inner) if a != axis]
-  y = b.transpose(x, [*order, axis, *([x.rank - 1] if inner == 2 else [])])
-  y = b.reshape(y, (*(x.shape[a] for a in order), x.shape[axis] * inner))
-  return b.node("MatMul", y, b.cast(b.tensor(matrix.float()), x.dtype))
-
-
-def _home(b: Builder, y: Value, axis: int, pairs: bool) -> Value:
-  """The axis that came last goes back to its place."""
-  count = y.rank - pairs
-  order = list(range(count - 1))
-  order.insert(axis, count - 1)
-  return b.transpose(y, [*order, *([count] if pairs else [])])
+def _transform(b: Builder, x: Value, axis: int, scale: float, length: int | None = None,
+               **attributes: int) -> Value:
+  """The engine's transform of pairs; its inverse divides by the length."""
+  size = None if length is None else b.scalar(length, "int64")
+  y = b.node("DFT", x, size, b.scalar(axis, "int64"), **attributes)
+  unit = abs(scale - 1) < 1e-12  # of a size times its reciprocal
+  return y if unit else b.node("Mul", y, b.scalar(scale, y.dtype))
 
 
 def _real_forward(b: Builder, x: Value, axis: int, onesided: bool, scale: float) -> Value:
   """A transform of real numbers."""
-  size = x.shape[axis]
-  count = size // 2 + 1 if onesided else size
-  if size > _LONGEST:
-    y = b.node("DFT", b.unsqueeze(x, x.rank), None, b.scalar(axis, "int64"),
-               onesided=int(onesided))
-    return y if scale == 1 else b.node("Mul", y, b.scalar(scale, y.dtype))
-  waves = torch.view_as_real(_waves(size, False)[:, :count] * scale).reshape(size, 2 * count)
-  y = _rows(b, x, axis, 1, waves)
-  return _home(b, b.reshape(y, (*y.shape[:-1], count, 2)), axis, pairs=True)
+  return _transform(b, b.unsqueeze(x, x.rank), axis, scale, onesided=int(onesided))
 
 
 def _whole(b: Builder, x: Value, axis: int, inverse: bool, scale: float) -> Value:
   """A transform of complex numbers."""
-  size = x.shape[axis]
-  if size > _LONGEST:
-    y = b.node("DFT", x, None, b.scalar(axis, "int64"), inverse=int(inverse))
-    scale *= size if inverse else 1  # the engine's inverse divides
-    return y if scale == 1 else b.node("Mul", y, b.scalar(scale, y.dtype))
-  waves = _waves(size, inverse) * scale
-  # (a + ib)(c + id): rows of a, then of b.
-  matrix = torch.stack([torch.view_as_real(waves), torch.view_as_real(waves * 1j)], 1)
-  y = _rows(b, x, axis, 2, matrix.reshape(2 * size, 2 * size))
-  return _home(b, b.reshape(y, (*y.shape[:-1], size, 2)), axis, pairs=True)
+  scale *= x.shape[axis] if inverse else 1
+  return _transform(b, x, axis, scale, inverse=int(inverse))
 
 
 def _real_backward(b: Builder, x: Value, axis: int, size: int, scale: float) -> Value:
   """From the first half of the frequencies to `size` real numbers."""
-  kept = min(size // 2 + 1, x.shape[axis])
-  x = x if kept == x.shape[axis] else b.slice(x, axis, 0, kept)
-  if size > _LONGEST:
-    raise UnsupportedError(f"inverse transforms to more than {_LONGEST} real numbers are not "
-                           f"supported, got {size}")
-  waves = _waves(size, True)[:kept] * scale
-  # Every frequency but the first, and the middle one of an even size, stands for its mirror too.
-  twice = torch.full((kept, 1), 2.0, dtype=torch.float64)
-  twice[0] = 1
-  if size % 2 == 0 and kept == size // 2 + 1:
-    twice[-1] = 1
-  matrix = torch.stack([waves.real * twice, -waves.imag * twice], 1).reshape(2 * kept, size)
-  return _home(b, _rows(b, x, axis, 2, matrix), axis, pairs=False)
+  y = _transform(b, x, axis, scale * size, size, inverse=1, onesided=1)
+  return b.squeeze(y, y.rank - 1)
 
 
 def _from_real(b: Builder, x: Value, dims: Sequence[int], normalization: int,
