@@ -1,4 +1,4 @@
-"""Models of domain ai.onnx.ml, with the attributes that skl2onnx 1.17 writes, from random numbers."""
+"""Models of domain ai.onnx.ml from random numbers, with the attributes that skl2onnx writes."""
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -25,8 +25,8 @@ def ml_node(op, inputs, outputs, **attributes):
 
 def trees(rng, count, depth, features, *, targets=1, per_leaf=1, modes=MODES[:1], tracks=False,
           prefix="target", whole=False, early=0.2, weights=None):
-  """The nodes of `count` random trees, as attributes. A node above `depth` is a leaf with the chance
-  `early`; a leaf has `per_leaf` weights."""
+  """The nodes of `count` random trees, as attributes. A node above `depth` is a leaf with the
+  chance `early`; a leaf has `per_leaf` weights."""
   a = {f"nodes_{k}": [] for k in ("treeids", "nodeids", "featureids", "values", "modes",
                                   "truenodeids", "falsenodeids", "missing_value_tracks_true")}
   a |= {f"{prefix}_{k}": [] for k in ("treeids", "nodeids", "ids", "weights")}

@@ -5,7 +5,7 @@ import ml_models as ml
 import numpy as np
 import onnx
 import pytest
-from test_ml_trees import TOLERANCE, compare
+from test_ml_trees import compare
 
 import stretto
 
@@ -151,7 +151,7 @@ def test_feature_vectorizers_and_extractors():
 
 
 @pytest.mark.parametrize("op, attributes, text", [
-    ("LinearRegressor", {"coefficients": [1.0, 2.0, 3.0]}, "coefficients: expected 2 values, got 3"),
+    ("LinearRegressor", {"coefficients": [1.0, 2.0, 3.0]}, "coefficients: expected 2 values"),
     ("LinearRegressor", {"coefficients": [1.0, 2.0], "targets": 0}, "targets: expected 1 or more"),
     ("Scaler", {"offset": [1.0, 2.0, 3.0]}, "offset: expected 2 values, got 3"),
     ("Normalizer", {"norm": "L3"}, "norm: expected MAX, L1 or L2, got L3"),

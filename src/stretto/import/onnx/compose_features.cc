@@ -80,13 +80,11 @@ void compose_imputer(PendingNode& node) {
         fmt::format("{}: expected {} values, got {}", name, columns, given));
   const Tensor values = real ? Tensor::of<double>({given}, floats) : Tensor::int64s(integers);
   const double replaced = a.number("replaced_value_float", 0);
+  const Tensor whole = Tensor::scalar<int64_t>(a.integer("replaced_value_int64", 0));
+  const Parts::Id wanted =
+      real ? parts.number(replaced, x) : parts.constant(whole.converted(parts.dtype(x)));
   const Parts::Id fits =
-      real && std::isnan(replaced) ? parts.op("IsNaN", {x})
-      : real                       ? parts.op("Equal", {x, parts.number(replaced, x)})
-                                   : parts.op(
-                                         "Equal",
-                                         {x, parts.constant(Tensor::scalar<int64_t>(a.integer("replaced_value_int64", 0))
-                                                                .converted(parts.dtype(x)))});
+      real && std::isnan(replaced) ? parts.op("IsNaN", {x}) : parts.op("Equal", {x, wanted});
   node.results = {parts.op("Where", {fits, parts.constant(values.converted(parts.dtype(x))), x})};
 }
 

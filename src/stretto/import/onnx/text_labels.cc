@@ -79,14 +79,14 @@ void split_text_labels(const Source& source, std::vector<WireNode>& nodes, WireT
     const std::string_view label = nodes[n].outputs[0];
     const std::string_view place = keep(std::string(label) + "/place of the label");
     nodes[n].outputs[0] = place;
-    WireNode encoder{.name = keep(std::string(nodes[n].name) + "/labels"),
-                     .op = "LabelEncoder",
-                     .domain = "ai.onnx.ml",
-                     .inputs = {place},
-                     .outputs = {label},
-                     .attributes = {keep(counted("keys_int64s", count)),
-                                    keep(renamed(given, "values_strings"))},
-                     .position = nodes[n].position};
+    WireNode encoder{
+        .name = keep(std::string(nodes[n].name) + "/labels"),
+        .op = "LabelEncoder",
+        .domain = "ai.onnx.ml",
+        .inputs = {place},
+        .outputs = {label},
+        .attributes = {keep(counted("keys_int64s", count)), keep(renamed(given, "values_strings"))},
+        .position = nodes[n].position};
     nodes.insert(nodes.begin() + static_cast<std::ptrdiff_t>(n) + 1, std::move(encoder));
   }
 }
