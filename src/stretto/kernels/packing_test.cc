@@ -202,7 +202,7 @@ Forms known_forms() {
       {"conv2d_strassen_1x1.1", 0x7b1cfe680795a92d},
       {"conv_transpose2d_phases.1", 0x35b37cf92af7ab5f},
       {"conv_transpose2d_plain.1", 0x3a5e7063c3ae8c35},
-      {"fourier_tables.1", 0xed9ac12499d459fb},
+      {"fourier_tables.1", 0xed0048677aa855fb},
       {"gemm_panels.1", 0xb92ff8014839317d},
       {"gemm_plain.1", 0x2d44296f90e50855},
       {"matmul_integer_dots.1", 0x5472994f35a21043},

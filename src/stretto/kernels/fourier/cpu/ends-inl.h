@@ -47,12 +47,12 @@ HWY_INLINE void planes_to_pairs(D d, Planes<T> from, int64_t n, T scale, T* y) {
 }
 
 // Calls body(i, tag) for numbers first .. last - 1, vectors at a time and then one by one.
-#define STRETTO_FOR_NUMBERS(body)                                        \
-  {                                                                      \
-    const auto lanes = static_cast<int64_t>(hn::Lanes(d));               \
-    int64_t i = first;                                                   \
-    for (; i + lanes <= last; i += lanes) body(i, d);                    \
-    for (; i < last; ++i) body(i, hn::CappedTag<hn::TFromD<D>, 1>());    \
+#define STRETTO_FOR_NUMBERS(body)                                     \
+  {                                                                   \
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));            \
+    int64_t i = first;                                                \
+    for (; i + lanes <= last; i += lanes) body(i, d);                 \
+    for (; i < last; ++i) body(i, hn::CappedTag<hn::TFromD<D>, 1>()); \
   }
 
 // Numbers i, i + 1, ... of a plane, the last of them first.
@@ -125,9 +125,8 @@ HWY_INLINE void multiply_planes(D d, Planes<T> x, const T* table, int64_t n, int
   const int64_t first = 0, last = n;
   const auto body = [&](int64_t i, auto e) HWY_ATTR {
     using E = decltype(e);
-    const Complex<E> y =
-        multiply<E>({hn::LoadU(e, x.re + i), hn::LoadU(e, x.im + i)}, hn::LoadU(e, table + i),
-                    hn::LoadU(e, table_im + i));
+    const Complex<E> y = multiply<E>({hn::LoadU(e, x.re + i), hn::LoadU(e, x.im + i)},
+                                     hn::LoadU(e, table + i), hn::LoadU(e, table_im + i));
     hn::StoreU(y.re, e, to.re + i);
     hn::StoreU(conjugate ? hn::Neg(y.im) : y.im, e, to.im + i);
   };

@@ -126,8 +126,7 @@ Planes<T> convolve(D d, const Work<T>& w) {
   Planes<T> at = fourier_passes::transform_row(d, plan.core, w.tables, join, w.a, w.b);
   fourier_passes::multiply_planes(d, at, w.tables + plan.response, plan.core.n, plan.core.n, true,
                                   at);
-  at = fourier_passes::transform_row(d, plan.core, w.tables, join, at,
-                                     at.re == w.a.re ? w.b : w.a);
+  at = fourier_passes::transform_row(d, plan.core, w.tables, join, at, at.re == w.a.re ? w.b : w.a);
   // The inverse transform is the conjugate of this one.
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t j = 0; j < plan.n; j += lanes) {
@@ -209,8 +208,8 @@ void transform_columns(D d, const Work<T>& w, int64_t row, int64_t count) {
     hn::StoreU(re, d, to.re + j * kLanes);
     hn::StoreU(im, d, to.im + j * kLanes);
   }
-  const Planes<T> from = exchanged(
-      fourier_passes::all_passes(d, w.plan.core, w.tables, w.a, w.b), p.inverse != 0);
+  const Planes<T> from =
+      exchanged(fourier_passes::all_passes(d, w.plan.core, w.tables, w.a, w.b), p.inverse != 0);
   const auto scale = hn::Set(d, w.scale);
   const int64_t step_y = p.inner * p.kept_parts;
   for (int64_t k = 0; k < p.kept; ++k) {
@@ -279,10 +278,8 @@ void run(const FourierProblem& p, const Args& args, const Worker& worker) {
       return;
     case 4:
       return with_lanes<4>(w, worker);
-    case 8:
-      return with_lanes<8>(w, worker);
     default:
-      if constexpr (sizeof(T) == 4) with_lanes<16>(w, worker);
+      return with_lanes<8>(w, worker);
   }
 }
 

@@ -287,9 +287,9 @@ HWY_INLINE void transpose(D d, const double* from, double* to) {
 }
 
 // Transforms of one point per lane: of the rows of a square, times the twiddles of numbers k on, of
-// `count`; store(u, x) takes row u of the results. The square is written over.
+// `count`; store(u, x) takes row u of the results.
 template <class D, class Store, typename T = hn::TFromD<D>>
-HWY_INLINE void join_square(D d, T* re, T* im, const T* twiddle_re, const T* twiddle_im,
+HWY_INLINE void join_square(D d, const T* re, const T* im, const T* twiddle_re, const T* twiddle_im,
                             int64_t count, const Store& store) {
   constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
   const auto load = [&](int64_t j) -> Complex<D> {
@@ -303,7 +303,8 @@ HWY_INLINE void join_square(D d, T* re, T* im, const T* twiddle_re, const T* twi
     for (int j = 0; j < kLanes; ++j) a[j] = load(j);
     Points<kLanes>::run(d, a);
     for (int u = 0; u < kLanes; ++u) store(u, a[u]);
-  } else if constexpr (kLanes == 8) {
+  } else {
+    static_assert(kLanes == 8);
     Complex<D> a[4] = {load(0), load(2), load(4), load(6)};
     Complex<D> b[4] = {load(1), load(3), load(5), load(7)};
     Points<4>::run(d, a);
@@ -311,39 +312,10 @@ HWY_INLINE void join_square(D d, T* re, T* im, const T* twiddle_re, const T* twi
     const auto h = hn::Set(d, static_cast<T>(0.70710678118654752440));
     b[1] = {hn::Mul(h, hn::Add(b[1].re, b[1].im)), hn::Mul(h, hn::Sub(b[1].im, b[1].re))};
     b[2] = {b[2].im, hn::Neg(b[2].re)};
-    b[3] = {hn::Mul(h, hn::Sub(b[3].im, b[3].re)),
-            hn::Neg(hn::Mul(h, hn::Add(b[3].re, b[3].im)))};
+    b[3] = {hn::Mul(h, hn::Sub(b[3].im, b[3].re)), hn::Neg(hn::Mul(h, hn::Add(b[3].re, b[3].im)))};
     for (int u = 0; u < 4; ++u) {
       store(u, add<D>(a[u], b[u]));
       store(u + 4, subtract<D>(a[u], b[u]));
-    }
-  } else {
-    static_assert(kLanes == 16);
-    constexpr double kCos = 0.92387953251128675613, kSin = 0.38268343236508977173;
-    constexpr double kHalf = 0.70710678118654752440;
-    // e^(-2 pi i j / 16) of the products of 1 to 3 with 1 to 3.
-    constexpr double kRe[] = {1, kCos, kHalf, kSin, 0, 0, -kHalf, 0, 0, -kCos};
-    constexpr double kIm[] = {0, -kSin, -kHalf, -kCos, -1, 0, -kHalf, 0, 0, kSin};
-    for (int j = 0; j < 4; ++j) {
-      Complex<D> a[4] = {load(j), load(j + 4), load(j + 8), load(j + 12)};
-      Points<4>::run(d, a);
-      for (int u = 0; u < 4; ++u) {
-        if (j > 0 && u > 0) {
-          a[u] = multiply<D>(a[u], hn::Set(d, static_cast<T>(kRe[j * u])),
-                             hn::Set(d, static_cast<T>(kIm[j * u])));
-        }
-        hn::Store(a[u].re, d, re + (j + 4 * u) * kLanes);
-        hn::Store(a[u].im, d, im + (j + 4 * u) * kLanes);
-      }
-    }
-    for (int u = 0; u < 4; ++u) {
-      Complex<D> a[4];
-      for (int j = 0; j < 4; ++j) {
-        const int at = (j + 4 * u) * kLanes;
-        a[j] = {hn::Load(d, re + at), hn::Load(d, im + at)};
-      }
-      Points<4>::run(d, a);
-      for (int v = 0; v < 4; ++v) store(u + 4 * v, a[v]);
     }
   }
 }

@@ -8,6 +8,7 @@ namespace stretto::kernels::fourier {
 namespace {
 
 constexpr int64_t kLargestRadix = 61;
+constexpr int kMostLanes = 8;                // as many as a last pass of a row joins
 constexpr int64_t kMostInColumns = 1 << 20;  // numbers of a plane: beyond, caches are too small
 
 // Vector instructions per complex number of a pass, about: loads, stores and arithmetic.
@@ -108,7 +109,8 @@ void lay_out(const FourierProblem& p, Plan& plan) {
 
 Plan plan_of(const FourierProblem& p) {
   const bool wide = p.dtype == DType::kFloat64;
-  const int lanes = p.target.lanes() / (wide ? 2 : 1), least = std::max(lanes / 4, wide ? 2 : 4);
+  const int lanes = std::min(p.target.lanes() / (wide ? 2 : 1), kMostLanes);
+  const int least = std::max(lanes / 4, wide ? 2 : 4);
   const bool real = p.parts == 1 || p.kept_parts == 1;
   const auto rows = static_cast<double>(p.rows());
   Plan plan;
@@ -116,8 +118,7 @@ Plan plan_of(const FourierProblem& p) {
   plan.n = plan.half ? p.length / 2 : p.length;
 
   Core columns{.n = p.length, .count = p.length, .lanes = lanes};
-  const bool can_columns =
-      split_radices(p.length, columns) && p.length <= kMostInColumns / lanes;
+  const bool can_columns = split_radices(p.length, columns) && p.length <= kMostInColumns / lanes;
   const bool together = can_columns && p.inner >= lanes;
   if (!together && row_core(plan.n, lanes, least, plan.core)) {
     plan.way = Way::kRow;

@@ -42,9 +42,7 @@ struct Plan {
 inline constexpr int64_t kSlack = 16;
 
 // From the plane of real parts of a table to that of imaginary parts.
-inline int64_t padded(int64_t numbers) {
-  return (numbers + kSlack - 1) / kSlack * kSlack + kSlack;
-}
+inline int64_t padded(int64_t numbers) { return (numbers + kSlack - 1) / kSlack * kSlack + kSlack; }
 
 Plan plan_of(const FourierProblem& p);
 
