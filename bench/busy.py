@@ -6,8 +6,8 @@
 Each tuning starts from an empty tuning cache, with busy loops beside it. When they have stopped,
 the tuned model and the default one (tuning="off") run in turns. A ratio above 1 means that the
 tuned one is slower. Where the default was kept, both are one program, and the ratio is that of the
-noise. Ends with 1 if a tuned program that was kept is more than 3 % slower by its lower fifth, which
-other work on the machine hardly moves.
+noise. Ends with 1 if a tuned program that was kept is more than 3 % slower by its lower fifth,
+which other work on the machine hardly moves.
 """
 
 from __future__ import annotations
