@@ -141,6 +141,22 @@ def test_one_hot_encoders(dtype):
           ml.rows(rng, 20, 2, dtype, whole=True))
 
 
+def test_a_category_that_stands_twice_is_refused():
+  node = ml.ml_node("OneHotEncoder", ["x"], ["y"], cats_int64s=[3, 1, 1])
+  with pytest.raises(stretto.Error, match="cats_int64s: 1 stands there twice"):
+    stretto.optimize(ml.model(node, [("x", np.int64, [1, 2])], [("y", np.float32, [1, 2, 3])]),
+                     tuning="off")
+
+
+def test_an_empty_list_is_none():
+  rng = np.random.default_rng(7)
+  model = classifier("SVMClassifier", 3, 3, 3, coefficients=[float(i) for i in range(9)],
+                     kernel_type="LINEAR")
+  empty = onnx.helper.make_attribute("rho", [], attr_type=onnx.AttributeProto.FLOATS)
+  model.graph.node[0].attribute.append(empty)
+  assert stretto.optimize(model, {"x": ml.rows(rng, 2, 3)}, tuning="off").outputs
+
+
 def test_feature_vectorizers_and_extractors():
   rng = np.random.default_rng(7)
   nodes = [ml.ml_node("ArrayFeatureExtractor", ["x", "columns"], ["part"]),

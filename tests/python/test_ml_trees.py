@@ -192,3 +192,20 @@ def test_broken_trees_are_refused():
   refused(good, "aggregate_function", aggregate_function="MEDIAN")
   refused(good, "post_transform", post_transform="TANH")
   refused(good, "base_values", base_values=[1.0, 2.0])
+
+
+def test_a_leaf_of_many_branches_is_not_copied_for_each():
+  count = 3000  # of branches in a chain, and of the weights of the leaf that they share
+  trees = {"nodes_treeids": [0] * (count + 1), "nodes_nodeids": list(range(count + 1)),
+           "nodes_featureids": [0] * (count + 1), "nodes_values": [float(i) for i in range(count)],
+           "nodes_modes": ["BRANCH_LEQ"] * count + ["LEAF"],
+           "nodes_truenodeids": [count] * count + [0],
+           "nodes_falsenodeids": [*range(1, count + 1), 0],
+           "target_treeids": [0] * count, "target_nodeids": [count] * count,
+           "target_ids": list(range(count)), "target_weights": [float(i) for i in range(count)]}
+  trees["nodes_values"].append(0.0)
+  fast = stretto.optimize(regressor(trees, 1, targets=count), {"x": np.zeros((2, 1), np.float32)},
+                          tuning="off")
+  assert fast.report["memory"]["weight_bytes"] < 1 << 22
+  np.testing.assert_array_equal(fast.run({"x": np.float32([[-1], [2e9]])})["y"],
+                                np.tile(np.arange(count, dtype=np.float32), (2, 1)))

@@ -458,7 +458,8 @@ TEST(Context, OnePlaceForEachToken) {
 TEST(Context, OnlyTheBatchIsOpenBesides) {
   const Model model = optimized(
       appending({"past_key_values.0.key", "by_head"},
-                {node("Transpose", {"past_key_values.0.key"}, {"turned"}, {attr_ints("perm", {0, 2, 1, 3})}),
+                {node("Transpose", {"past_key_values.0.key"}, {"turned"},
+                      {attr_ints("perm", {0, 2, 1, 3})}),
                  node("ReduceSum", {"turned", "one"}, {"all"}),
                  node("Transpose", {"all"}, {"of_head"}, {attr_ints("perm", {0, 2, 1, 3})}),
                  node("Add", {"new", "of_head"}, {"by_head"})},

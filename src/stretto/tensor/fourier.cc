@@ -34,8 +34,8 @@ RootsOfUnity::RootsOfUnity(int64_t length)
     : length_(length),
       step_(std::max<int64_t>(1, std::llround(std::sqrt(static_cast<double>(length))))) {
   const auto root = [&](int64_t power) {
-    return std::polar(1.0, -2 * std::numbers::pi * static_cast<double>(power) /
-                               static_cast<double>(length));
+    return std::polar(
+        1.0, -2 * std::numbers::pi * static_cast<double>(power) / static_cast<double>(length));
   };
   for (int64_t i = 0; i < step_; ++i) fine_.push_back(root(i));
   for (int64_t i = 0; i * step_ < length; ++i) coarse_.push_back(root(i * step_));

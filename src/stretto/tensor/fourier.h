@@ -44,8 +44,8 @@ class FourierTransform {
   int64_t length_;
   RootsOfUnity roots_;
   std::vector<int64_t> factors_;
-  std::vector<std::complex<double>> other_;            // half way
-  std::unique_ptr<FourierTransform> convolution_;      // null: by factors
+  std::vector<std::complex<double>> other_;             // half way
+  std::unique_ptr<FourierTransform> convolution_;       // null: by factors
   std::vector<std::complex<double>> chirp_, response_;  // Bluestein's, and its transform
 };
 

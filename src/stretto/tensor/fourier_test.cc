@@ -15,9 +15,9 @@ TEST(Fourier, RootsAreThoseOfTheirDefinition) {
   for (const int64_t length : {1, 2, 3, 60, 1021, 4096, 99991}) {
     const RootsOfUnity roots(length);
     for (int64_t power = 0; power < 3 * length; power += 1 + length / 50) {
-      const Complex expected = std::polar(1.0, -2 * std::numbers::pi *
-                                                   static_cast<double>(power % length) /
-                                                   static_cast<double>(length));
+      const Complex expected =
+          std::polar(1.0, -2 * std::numbers::pi * static_cast<double>(power % length) /
+                              static_cast<double>(length));
       EXPECT_LT(std::abs(roots(power) - expected), 1e-15);
     }
   }

@@ -1,6 +1,7 @@
 // Operators of domain ai.onnx.ml on plain tensors.
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "stretto/base/error.h"
 #include "stretto/import/onnx/compose_scores.h"
@@ -96,6 +97,12 @@ void compose_one_hot_encoder(PendingNode& node) {
   check(node, !categories.empty(), "cats_int64s: expected categories for an input of numbers");
   if (node.attributes.integer("zeros", 1) == 0) {
     node.unsupported("zeros = 0, which refuses other values in a run, is not supported");
+  }
+  std::set<int64_t> known;
+  for (int64_t category : categories) {
+    if (!known.insert(category).second) {
+      node.unsupported(fmt::format("cats_int64s: {} stands there twice", category));
+    }
   }
   Shape shape = parts.shape(node.inputs[0]);
   shape.push_back(1);

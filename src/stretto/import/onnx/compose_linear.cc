@@ -109,8 +109,9 @@ Pairs pairs_of(const PendingNode& node, int64_t classes) {
   Pairs pairs{.sizes = node.attributes.integers("vectors_per_class", {}), .classes = classes};
   check(node, static_cast<int64_t>(pairs.sizes.size()) == classes,
         fmt::format("vectors_per_class: expected {} values, got {}", classes, pairs.sizes.size()));
+  const int64_t numbers = numbers_in(node, "support_vectors");
   for (int64_t size : pairs.sizes) {
-    check(node, size >= 0 && size <= numbers_in(node, "support_vectors") - pairs.vectors,
+    check(node, size >= 0 && size <= numbers - pairs.vectors,
           "vectors_per_class: there are fewer support_vectors");
     pairs.starts.push_back(pairs.vectors);
     pairs.vectors += size;
@@ -216,13 +217,20 @@ void compose_svm_classifier(PendingNode& node) {
   check(node, classes > 1, "classlabels_ints: expected two labels or more");
   const Transform transform = transform_of(node);
   if (node.attributes.integers("vectors_per_class", {}).empty()) {
-    const double rho = node.attributes.numbers("rho", {0.0}).front();
+    const std::vector<double> given = node.attributes.numbers("rho", {});
+    const double rho = given.empty() ? 0 : given.front();
     const Id y = parts.add(product(node, x, "coefficients", classes), parts.number(rho, x));
     node.results = {label_of_largest(node, y, labels), transformed(node, y, transform)};
     return;
   }
   const Pairs pairs = pairs_of(node, classes);
   const Id rho = floats_attribute(node, "rho", {pairs.count});
+  // Matrices of pairs by classes and by vectors are made of lists that are far shorter.
+  constexpr int64_t kMost = int64_t{1} << 26;
+  if (std::max(classes, pairs.vectors) > kMost / std::max<int64_t>(pairs.count, 1)) {
+    node.unsupported(
+        fmt::format("{} classes with {} support vectors are too many", classes, pairs.vectors));
+  }
   const Id weights = parts.constant(pair_weights(node, pairs));
   const Id scores = parts.op("Gemm", {kernels(node, x, pairs.vectors), weights, rho});
   if (numbers_in(node, "prob_a") > 0) {

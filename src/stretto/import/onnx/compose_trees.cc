@@ -3,7 +3,9 @@
 // leaves apart.
 #include <algorithm>
 #include <limits>
-#include <unordered_map>
+#include <map>
+#include <set>
+#include <utility>
 
 #include "stretto/base/error.h"
 #include "stretto/import/onnx/compose_scores.h"
@@ -82,33 +84,35 @@ Lists lists_of(const PendingNode& node, const std::string& prefix) {
   return lists;
 }
 
-struct PairHash {
-  size_t operator()(const std::pair<int64_t, int64_t>& p) const {
-    const auto mixed =
-        static_cast<uint64_t>(p.first) * 0x9e3779b97f4a7c15u + static_cast<uint64_t>(p.second);
-    return static_cast<size_t>(mixed ^ (mixed >> 29)) * 0xbf58476d1ce4e5b9u;
-  }
+// Where a node of a tree stands in the lists, in order: files choose the numbers, and could choose
+// those that a hash table is slow for.
+struct NodePlace {
+  int64_t tree, id;
+  size_t at;
+  std::pair<int64_t, int64_t> key() const { return {tree, id}; }
 };
-using NodeIndex = std::unordered_map<std::pair<int64_t, int64_t>, size_t, PairHash>;
+using NodeIndex = std::vector<NodePlace>;
 
 NodeIndex index_of(const PendingNode& node, const Lists& lists) {
   NodeIndex index;
-  for (size_t n = 0; n < lists.ids.size(); ++n) {
-    if (!index.try_emplace({lists.trees[n], lists.ids[n]}, n).second) {
-      throw_invalid("{} \"{}\": nodes_nodeids: tree {} has two nodes {}", node.op, node.name,
-                    lists.trees[n], lists.ids[n]);
-    }
+  for (size_t n = 0; n < lists.ids.size(); ++n) index.push_back({lists.trees[n], lists.ids[n], n});
+  std::ranges::sort(index, {}, &NodePlace::key);
+  const auto twice = std::ranges::adjacent_find(index, {}, &NodePlace::key);
+  if (twice != index.end()) {
+    throw_invalid("{} \"{}\": nodes_nodeids: tree {} has two nodes {}", node.op, node.name,
+                  twice->tree, twice->id);
   }
   return index;
 }
 
 size_t find(const PendingNode& node, const NodeIndex& index, int64_t tree, int64_t id,
             std::string_view attribute) {
-  const auto at = index.find({tree, id});
-  if (at == index.end()) {
+  const std::pair key(tree, id);
+  const auto place = std::ranges::lower_bound(index, key, {}, &NodePlace::key);
+  if (place == index.end() || place->key() != key) {
     throw_invalid("{} \"{}\": {}: tree {} has no node {}", node.op, node.name, attribute, tree, id);
   }
-  return at->second;
+  return place->at;
 }
 
 // The attributes of stretto.TreeEnsemble that describe the trees.
@@ -190,7 +194,7 @@ class Converter {
   // In the order in which trees begin. A tree that is a leaf becomes a branch with the leaf on
   // either side.
   void find_roots() {
-    std::unordered_map<int64_t, size_t> roots;
+    std::map<int64_t, size_t> roots;
     std::vector<int64_t> order;
     for (size_t n = 0; n < number_.size(); ++n) {
       const int64_t tree = lists_.trees[n];
@@ -202,9 +206,9 @@ class Converter {
                       node_.op, node_.name, lists_.ids[at->second], lists_.ids[n], tree);
       }
     }
-    std::unordered_map<int64_t, bool> done;
+    std::set<int64_t> done;
     for (int64_t tree : order) {
-      if (!done.try_emplace(tree, true).second) continue;
+      if (!done.insert(tree).second) continue;
       const auto at = roots.find(tree);
       if (at == roots.end()) {
         throw_invalid("{} \"{}\": nodes_truenodeids: tree {} has no root, its nodes form a cycle",

@@ -58,12 +58,15 @@ void split_text_labels(const Source& source, std::vector<WireNode>& nodes, WireT
   const auto keep = [&](std::string text) -> std::string_view {
     return *texts.emplace_back(std::make_shared<const std::string>(std::move(text)));
   };
-  for (size_t n = 0; n < nodes.size(); ++n) {
-    const Labels* labels = labels_of(nodes[n]);
+  std::vector<WireNode> all;
+  for (WireNode& node : nodes) {
+    all.push_back(std::move(node));
+    const size_t n = all.size() - 1;
+    const Labels* labels = labels_of(all[n]);
     if (labels == nullptr) continue;
     std::vector<std::string_view> others;
     std::string_view given;
-    for (std::string_view message : nodes[n].attributes) {
+    for (std::string_view message : all[n].attributes) {
       const std::string_view name = read_attribute(source, message).name;
       if (name == kTexts && texts_in(source, message) > 0) {
         given = message;
@@ -74,21 +77,22 @@ void split_text_labels(const Source& source, std::vector<WireNode>& nodes, WireT
     if (given.empty()) continue;
     const size_t count = texts_in(source, given);
     others.push_back(keep(counted(labels->integers, count)));
-    nodes[n].attributes = std::move(others);
-    if (nodes[n].outputs.empty() || nodes[n].outputs[0].empty()) continue;
-    const std::string_view label = nodes[n].outputs[0];
+    all[n].attributes = std::move(others);
+    if (all[n].outputs.empty() || all[n].outputs[0].empty()) continue;
+    const std::string_view label = all[n].outputs[0];
     const std::string_view place = keep(std::string(label) + "/place of the label");
-    nodes[n].outputs[0] = place;
+    all[n].outputs[0] = place;
     WireNode encoder{
-        .name = keep(std::string(nodes[n].name) + "/labels"),
+        .name = keep(std::string(all[n].name) + "/labels"),
         .op = "LabelEncoder",
         .domain = "ai.onnx.ml",
         .inputs = {place},
         .outputs = {label},
         .attributes = {keep(counted("keys_int64s", count)), keep(renamed(given, "values_strings"))},
-        .position = nodes[n].position};
-    nodes.insert(nodes.begin() + static_cast<std::ptrdiff_t>(n) + 1, std::move(encoder));
+        .position = all[n].position};
+    all.push_back(std::move(encoder));
   }
+  nodes = std::move(all);
 }
 
 }  // namespace stretto::onnx

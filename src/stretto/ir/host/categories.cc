@@ -61,6 +61,7 @@ void host_one_hot_encoder(HostCall& call) {
   if (texts.empty()) call.fail("cats_strings: expected categories for an input of strings");
   const Strings& x = call.strings(0);
   const auto places = places_of(texts);
+  if (places.size() != texts.size()) call.fail("cats_strings: a category stands there twice");
   Shape shape = x.shape;
   shape.push_back(static_cast<int64_t>(texts.size()));
   element_count(shape);  // throws where it is too large

@@ -46,7 +46,10 @@ std::span<const OperatorLimit> operator_limits() {
       {"Split", "in stages where split depends on data"},
       {"Squeeze", "in stages where axes depends on data"},
       {"ai.onnx.ml.TreeEnsembleClassifier",
-       "two classes that both have weights: the label is that of the larger score"},
+       "two classes that both have weights, and rows whose leaves leave out a class: the label is "
+       "that of the largest score"},
+      {"ai.onnx.ml.TreeEnsembleRegressor",
+       "targets to which no leaf of a row gives anything get their base value"},
       {"TfIdfVectorizer", "on integers only"},
       {"Tile", "in stages where repeats depends on data"},
       {"TopK", "in stages where K depends on data"},

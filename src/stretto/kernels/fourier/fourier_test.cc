@@ -51,8 +51,9 @@ TEST(Fourier, EveryLength) {
 
 // Radices of every kind, halves that are odd, large primes, and twice one.
 TEST(Fourier, LongerLengths) {
-  for (const int64_t length : {160,  200,  255,  256,  400,  441,  512,  600,  1000, 1001, 1021,
-                               1024, 1232, 1536, 2042, 2048, 2053, 3721, 4096, 4999, 16000, 17017}) {
+  for (const int64_t length :
+       {160,  200,  255,  256,  400,  441,  512,  600,  1000, 1001,  1021,
+        1024, 1232, 1536, 2042, 2048, 2053, 3721, 4096, 4999, 16000, 17017}) {
     for (const uint8_t parts : {1, 2}) {
       check_both(forward(1, length, 1, parts));
       check_both(backward(1, length, 1, parts));

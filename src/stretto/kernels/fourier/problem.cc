@@ -22,12 +22,10 @@ std::string problem_key(const FourierProblem& p) {
 
 Signature problem_signature(const FourierProblem& p) {
   Signature s;
-  s.inputs.push_back(
-      {.name = "x", .dtype = p.dtype, .shape = {p.outer, p.size, p.inner, p.parts}});
+  s.inputs.push_back({.name = "x", .dtype = p.dtype, .shape = {p.outer, p.size, p.inner, p.parts}});
   if (p.window) s.inputs.push_back({.name = "window", .dtype = p.dtype, .shape = {p.length}});
-  s.outputs.push_back({.name = "y",
-                       .dtype = p.dtype,
-                       .shape = {p.outer, p.frames, p.kept, p.inner, p.kept_parts}});
+  s.outputs.push_back(
+      {.name = "y", .dtype = p.dtype, .shape = {p.outer, p.frames, p.kept, p.inner, p.kept_parts}});
   return s;
 }
 

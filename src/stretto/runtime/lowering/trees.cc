@@ -185,6 +185,9 @@ bool lower_trees(Lowering& l, const ir::Node& node) {
       }
     }
   }
+  // Where many branches lead to one leaf, a file of a megabyte could ask for gigabytes.
+  constexpr double kMostCopies = 8, kFewEntries = 1 << 20;
+  if (entries > kMostCopies * static_cast<double>(trees.weights.size()) + kFewEntries) return false;
   const auto most = static_cast<double>(kMostNodes);
   if (static_cast<double>(trees.branches.size()) * 3 > most || entries > most ||
       p.features > kMostFeatures || p.targets > kMostNodes) {
