@@ -42,6 +42,7 @@ def taken_apart():
     ("nanquantile", lambda x: torch.nanquantile(x, 0.3, 1), (holes,)),
     ("histc", lambda x: torch.histc(x, 5, -1, 1), (x,)),
     ("histc between extrema", lambda x: torch.histc(x, 7), (x,)),
+    ("histc of no range", lambda x: torch.histc(x, 5, 0.25, 0.25), (x,)),
     ("histc of equal ones", lambda x: torch.histc(x, 4), (torch.ones(3),)),
     ("put", lambda x, i, y: x.put(i, y), (x, torch.tensor([0, -1, 5]), reals(3))),
     ("put and add", lambda x, i, y: torch.put(x, i, y, accumulate=True),

@@ -13,6 +13,8 @@ import aten_modules  # noqa: E402
 from stretto.aten import _compile  # noqa: E402
 from torch import nn  # noqa: E402
 
+import stretto  # noqa: E402
+
 SEED = 20261127
 # As in test_aten_modules.py.
 TOLERANCE = 1e-4
@@ -277,6 +279,44 @@ def test_weights_may_change_between_open_sizes(parts, optimized):
       module[0].weight.mul_(-2)
   assert len(parts) == 8
   assert len(optimized) == 4
+
+
+@torch.library.custom_op("stretto_tests::send", mutates_args=())
+def send(x: torch.Tensor) -> torch.Tensor:
+  SENT.append(x.shape)
+  if len(SENT) == 1:
+    raise stretto.CommError("rank 1 is gone")
+  return x.clone()
+
+
+SENT = []
+send.register_fake(torch.empty_like)
+
+
+class Sends(nn.Module):
+  def __init__(self):
+    super().__init__()
+    self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 8)
+
+  def forward(self, x):
+    return self.last(send(self.first(x)))
+
+
+def test_what_pytorch_runs_is_not_run_again_after_an_error():
+  fast = torch.compile(Sends().eval(), backend=_compile.backend, options=OPTIONS)
+  SENT.clear()
+  with torch.no_grad():
+    with pytest.raises(stretto.CommError, match="rank 1 is gone"):
+      fast(torch.randn(2, 8))
+    assert len(SENT) == 1
+    fast(torch.randn(2, 8))
+  assert len(SENT) == 2
+
+
+def test_options_of_another_type_are_refused():
+  with pytest.raises(Exception, match="options: threads"), torch.no_grad():
+    torch.compile(nn.Linear(2, 2), backend=_compile.backend,
+                  options={"threads": "two"})(torch.zeros(1, 2))
 
 
 def test_unknown_options_are_refused():

@@ -114,3 +114,19 @@ def test_loops_of_compiled_modules(kind):
 
   module = kind().eval()
   check(torch.compile(module, backend=backend), module)
+
+
+class Late(nn.Module):
+  """A loop behind many layers, each of which uses the one before twice."""
+
+  def forward(self, x):
+    for _ in range(300):
+      x = x * 0.5 + x.sin()
+    return higher.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y + 1),
+                             (torch.tensor(0), x))[1]
+
+
+def test_what_stands_before_a_loop_is_looked_at_once():
+  x = torch.rand(3, 4)
+  fast = stretto.optimize(Late().eval(), (x,), tuning="off", threads=1)
+  torch.testing.assert_close(fast(x), Late()(x), rtol=TOLERANCE, atol=TOLERANCE)

@@ -21,7 +21,7 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from stretto import _stretto
-from stretto._errors import Error, InvalidArgumentError, UnsupportedError
+from stretto._errors import CommError, Error, InvalidArgumentError, UnsupportedError
 from stretto.aten._causal import leave_out_of_compiled
 from stretto.aten._model import array, run
 from stretto.aten._places import place
@@ -42,6 +42,9 @@ _KEPT, _CALLS = 16, 64
 _CHANGES = 2
 
 _OPTIONS = ("level", "accuracy", "threads", "tuning", "tuning_cache", "verify")
+
+# What PyTorch must not try again: a rank that is lost, and memory that is full.
+_NOT_OURS = (CommError, MemoryError)
 
 leave_out_of_compiled()
 
@@ -67,7 +70,16 @@ def checked(options: Mapping[str, Any] | None) -> dict[str, Any]:
   for name in chosen:
     if name not in _OPTIONS:
       raise InvalidArgumentError(f"options: {name} is unknown; expected {', '.join(_OPTIONS)}")
+  _set(_stretto.Options(), chosen)
   return chosen
+
+
+def _set(options: _stretto.Options, chosen: Mapping[str, Any]) -> None:
+  for name, value in chosen.items():
+    try:
+      setattr(options, name, str(value) if name == "tuning" else value)
+    except (TypeError, ValueError) as error:
+      raise InvalidArgumentError(f"options: {name}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -127,7 +139,10 @@ class Compiled:
         return made(inputs)
       with self._turn:
         return made(inputs)
-    except Error as error:  # nothing is changed yet
+    except Error as error:
+      # No input is changed yet. But what PyTorch runs between models may have had effects.
+      if made.left or isinstance(error, CommError):
+        raise
       LOG.info("torch.compile: PyTorch runs a call: %s", error)
     return self.program(*inputs)
 
@@ -181,10 +196,14 @@ class Compiled:
           made = _make(self._traced, inputs, self._options, state, True, first)
           self._first = first or made
           return made
+        except _NOT_OURS:
+          raise
         except Exception as error:
           LOG.info("torch.compile: not for open sizes: %s", error)
           self._sizes, self._first = [], None
       return _make(Traced(self.program, inputs, []), inputs, self._options, state)
+    except _NOT_OURS:
+      raise
     except Exception as error:  # whatever it is, PyTorch can run the program
       LOG.info("torch.compile: PyTorch runs a program: %s", error)
       return Made(None, inputs, [], [], [], str(error))
@@ -320,6 +339,8 @@ def _make(traced: Traced, inputs: tuple[Any, ...], options: dict[str, Any],
     rest = [i for i, node in enumerate(given) if node.name not in known]
     return Made(lambda xs: tuple(model(*(xs[i] for i in rest))), inputs, list(weights), [model], [],
                 traced=traced)
+  except _NOT_OURS:
+    raise
   except Exception as error:
     LOG.info("torch.compile: %s", error)
   mixed, parts, left = _partitioned(graph, known, making)
@@ -349,8 +370,7 @@ class _Making:
       if other.operators == made.operators:
         return other.session.with_other_shapes(made.graph)
     chosen = _stretto.Options()
-    for name, value in self.options.items():
-      setattr(chosen, name, str(value) if name == "tuning" else value)
+    _set(chosen, self.options)
     chosen.profile = False
     return _stretto.optimize_graph(made.graph, chosen, dict(arrays), None, self.is_open)
 
@@ -406,6 +426,8 @@ def _partitioned(graph: GraphModule, known: Mapping[str, tuple[str, torch.Tensor
       made = translate(part.graph, mine, {}, node.target,
                        [f"output.{i}" for i in range(len(flat))])
       model = _Part(made, making, {})
+    except _NOT_OURS:
+      raise
     except Exception as error:
       LOG.info("torch.compile: PyTorch runs a part: %s", error)
       left += [Left(str(n.target), place(n), f"its part was refused: {error}")

@@ -79,16 +79,15 @@ def log_of_base(base: float) -> Callable[..., Value]:
 
 
 def log1p(b: Builder, x: Value) -> Value:
-  """log(1 + x) times x / ((1 + x) - 1), which makes up for the digits that 1 + x loses."""
+  """log(1 + x) and, over 1 + x, the digits that 1 + x loses."""
   x = b.cast(x, b.dtype)
   one = b.scalar(1, x.dtype)
-  y = b.node("Add", x, one)
-  apart = b.node("Sub", y, one)
-  exact = b.node("Mul", b.node("Log", y), b.node("Div", x, apart))
-  # 0 / 0 and inf / inf.
-  as_it_is = b.node("Or", b.node("Equal", apart, b.scalar(0, x.dtype)),
-                    b.node("Equal", x, b.scalar(math.inf, x.dtype)))
-  return b.node("Where", as_it_is, x, exact)
+  # The bounds keep inf - inf and 0 / 0 out.
+  low = b.node("Min", x, b.scalar(1e30, x.dtype))
+  y = b.node("Add", low, one)
+  lost = b.node("Div", b.node("Sub", low, b.node("Sub", y, one)),
+                b.node("Max", y, b.scalar(1e-30, x.dtype)))
+  return b.node("Add", b.node("Log", b.node("Add", x, one)), lost)
 
 
 def expm1(b: Builder, x: Value) -> Value:

@@ -125,9 +125,27 @@ def _value(one: Any, constants: Mapping[str, torch.Tensor]) -> Any:
   """What an argument is; None where only a run tells."""
   if not isinstance(one, Node):
     return one
-  if one.op == "placeholder":
-    return constants.get(one.name)
-  return _called(one, {n: _value(n, constants) for n in one.all_input_nodes})
+  values: dict[Node, Any] = {}
+  waiting = [one]
+  while waiting:
+    node = waiting[-1]
+    if node in values:
+      waiting.pop()
+    elif node.op == "placeholder":
+      values[node] = constants.get(node.name)
+    elif not _is_small(node):
+      values[node] = None
+    elif unknown := [n for n in node.all_input_nodes if n not in values]:
+      waiting += unknown
+    else:
+      values[node] = _called(node, values)
+  return values[one]
+
+
+def _is_small(node: Node) -> bool:
+  """Whether a call gives a single number."""
+  described = node.meta.get("val")
+  return node.op == "call_function" and isinstance(described, torch.Tensor) and not described.dim()
 
 
 def _evaluated(body: GraphModule, inputs: Sequence[Any]) -> list[Any]:
@@ -149,8 +167,7 @@ def _called(node: Node, values: Mapping[Node, Any]) -> Any:
   random = torch.Tag.nondeterministic_seeded in target.tags
   if random or target._schema.is_mutable or any(values[n] is None for n in node.all_input_nodes):
     return None
-  described = node.meta.get("val")
-  if not isinstance(described, torch.Tensor) or described.dim() > 0:
+  if not _is_small(node):
     return None
   args = torch.fx.node.map_arg(node.args, lambda n: values[n])
   kwargs = torch.fx.node.map_arg(node.kwargs, lambda n: values[n])

@@ -169,7 +169,7 @@ def upsample_smoothed(operator: str) -> Callable[..., Value]:
     resize = getattr(torch.ops.aten, operator).default
     for axis, parts, scale in zip((2, 3), b.shape[2:], scales or (None, None)):
       size = x.shape[axis]
-      unit = torch.eye(size).reshape(1, 1, size, size)
+      unit = torch.eye(size, dtype=torch.float64).reshape(1, 1, size, size)
       shares = resize(unit, [parts, size], align_corners, scale, None)
       x = _mixed(b, x, axis, shares.reshape(parts, size).t().contiguous())
     return x

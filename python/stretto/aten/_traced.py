@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 from torch.export import Dim
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
@@ -139,6 +140,20 @@ def _insert(graph: Graph, numbers: Mapping[Node, Any]) -> None:
     graph.erase_node(node)
 
 
+def _tried(program: GraphModule, inputs: Sequence[Any],
+           changed: Sequence[int]) -> tuple[list[Any], Any]:
+  """Inputs and results of a run: without numbers, because what PyTorch runs may send or draw some,
+  and with them only where the program asks for one."""
+  with torch.no_grad():
+    try:
+      with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        made_up = [mode.from_tensor(x) if isinstance(x, torch.Tensor) else x for x in inputs]
+        return made_up, program(*made_up)
+    except DataDependentOutputException:
+      copies = [x.clone() if i in changed else x for i, x in enumerate(inputs)]
+      return copies, program(*copies)
+
+
 def _same_results(program: GraphModule, inputs: Sequence[Any],
                   changed: Sequence[int]) -> dict[int, int]:
   """Which results are an input itself.
@@ -146,18 +161,16 @@ def _same_results(program: GraphModule, inputs: Sequence[Any],
   Raises:
     UnsupportedError: one shares memory in another way, and has to go on sharing it.
   """
-  with torch.no_grad():
-    if shared(inputs, changed) is not None:
-      raise UnsupportedError("it changes one of its inputs that share memory")
-    inputs = [x.clone() if i in changed else x for i, x in enumerate(inputs)]
-    results = program(*inputs)
+  if shared(inputs, changed) is not None:
+    raise UnsupportedError("it changes one of its inputs that share memory")
+  inputs, results = _tried(program, inputs, changed)
   results = results if isinstance(results, (list, tuple)) else [results]
   places = {id(x): i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor)}
   same = {k: places[id(x)] for k, x in enumerate(results) if id(x) in places}
-  memory = {x.untyped_storage().data_ptr() for x in inputs if isinstance(x, torch.Tensor)}
+  memory = {x.untyped_storage()._cdata for x in inputs if isinstance(x, torch.Tensor)}
   for k, result in enumerate(results):
     if k not in same and isinstance(result, torch.Tensor) and result.numel():
-      at = result.untyped_storage().data_ptr()
+      at = result.untyped_storage()._cdata
       if at in memory:
         raise UnsupportedError("its results share memory with its inputs or with each other")
       memory.add(at)
