@@ -81,7 +81,7 @@ struct Packed {
 };
 
 // A place of the model (a branch, or a leaf) and of the kernel's list of nodes.
-struct Place {
+struct TreePlace {
   bool is_leaf;
   int64_t index;
   size_t node;
@@ -100,10 +100,10 @@ Packed<T> packed_of(const ir::Trees& trees, TreesProblem& p) {
   };
   for (int64_t root : trees.roots) {
     out.roots.push_back(static_cast<int32_t>(leaf_of.size()));
-    std::vector<Place> places{{false, root, leaf_of.size(), 0}};
+    std::vector<TreePlace> places{{false, root, leaf_of.size(), 0}};
     add_node();
     for (size_t i = 0; i < places.size(); ++i) {
-      const Place place = places[i];
+      const TreePlace place = places[i];
       p.depth = std::max(p.depth, place.depth);
       if (place.is_leaf) {
         leaf_of[place.node] = place.index;
