@@ -281,15 +281,17 @@ def test_weights_may_change_between_open_sizes(parts, optimized):
   assert len(optimized) == 4
 
 
-@torch.library.custom_op("stretto_tests::send", mutates_args=())
-def send(x: torch.Tensor) -> torch.Tensor:
+SENT = []
+
+
+def _send(x: torch.Tensor) -> torch.Tensor:
   SENT.append(x.shape)
   if len(SENT) == 1:
     raise stretto.CommError("rank 1 is gone")
   return x.clone()
 
 
-SENT = []
+send = torch.library.custom_op("tests::send", _send, mutates_args=())
 send.register_fake(torch.empty_like)
 
 

@@ -35,7 +35,6 @@ struct Trees {
   int64_t target_count = 1;
   TreeAggregate aggregate = TreeAggregate::kSum;
 
-  int64_t leaf_count() const { return static_cast<int64_t>(ends.size()); }
   int64_t leaf_begin(int64_t leaf) const {
     return leaf == 0 ? 0 : ends[static_cast<size_t>(leaf - 1)];
   }

@@ -8,6 +8,7 @@
 
 #include "stretto/base/error.h"
 #include "stretto/import/onnx/test_model.h"
+#include "stretto/runtime/context_testing.h"
 #include "stretto/runtime/testing.h"
 #include "stretto/stretto.h"
 
@@ -16,9 +17,6 @@ namespace {
 
 using namespace onnx::testing;  // NOLINT
 
-Tensor of_int64s(Shape shape, std::vector<int64_t> values) {
-  return Tensor::of<int64_t>(std::move(shape), std::span<const int64_t>(values));
-}
 Tensor of_floats(Shape shape, std::vector<float> values) {
   return Tensor::of<float>(std::move(shape), std::span<const float>(values));
 }
@@ -51,26 +49,6 @@ std::string summing() {
                                  longs("sides", {1, 3}), longs("places", {2})}});
 }
 
-Model optimized(const std::string& bytes, Shape past = {1, 2, 4, 3},
-                const std::map<std::string, ShapeRange>& ranges = {}) {
-  OptimizeOptions options{
-      .threads = 2, .tuning = "off", .tuning_cache = "none", .verify = false, .profile = false};
-  options.ranges = ranges;
-  options.inputs.emplace("inputs_embeds", Tensor(DType::kFloat32, {1, 1, 6}));
-  options.inputs.emplace("attention_mask", Tensor(DType::kInt64, {1, 5}));
-  options.inputs.emplace("position_ids", Tensor(DType::kInt64, {1, 1}));
-  options.inputs.emplace("past_key_values.0.key", Tensor(DType::kFloat32, std::move(past)));
-  return optimize(std::as_bytes(std::span(bytes)), "m.onnx", "", options);
-}
-
-// Numbers that differ, whole so that sums are exact.
-Tensor step(int64_t batch, int64_t places, int seed) {
-  Tensor x(DType::kFloat32, {batch, places, 6});
-  int i = seed * 31;
-  for (float& v : x.mutable_values<float>()) v = static_cast<float>(i++ * 7 % 23);
-  return x;
-}
-
 // What the model computes, kept as one sum per sample.
 struct Expected {
   explicit Expected(int64_t batch)
@@ -98,11 +76,6 @@ struct Expected {
   std::vector<std::vector<float>> sums;
   std::vector<int64_t> lengths;
 };
-
-std::vector<float> values(const Tensor& tensor) {
-  const auto v = tensor.values<float>();
-  return {v.begin(), v.end()};
-}
 
 TEST(Context, StepsAppendMoveAndGrow) {
   Session session(optimized(summing()));
@@ -387,120 +360,6 @@ TEST(Context, ReorderNeedsToKnowTheBatch) {
   Session unclear(model("2, 2, 4"));
   Context other(unclear.model(), {.batch = 2});
   EXPECT_THROW(other.reorder(std::vector<int64_t>{1, 0}), InvalidArgument);
-}
-
-// A cache of [batch, 1, past, 6] to which `added` is appended, its sum, and what `more` adds.
-std::string appending(std::vector<std::string> added, std::vector<std::string> nodes = {},
-                      std::vector<std::string> inputs = {}, std::vector<std::string> outputs = {},
-                      const std::string& heads = "1") {
-  nodes.insert(nodes.begin(), node("Unsqueeze", {"inputs_embeds", "one"}, {"new"}));
-  nodes.push_back(node("Concat", added, {"present.0.key"}, {attr("axis", 2)}));
-  nodes.push_back(node("ReduceSum", {"present.0.key"}, {"sum"}, {attr("keepdims", 0)}));
-  nodes.push_back(node("Cast", {"attention_mask"}, {"seen"}, {attr("to", 1)}));
-  nodes.push_back(node("ReduceSum", {"seen"}, {"count"}, {attr("keepdims", 0)}));
-  inputs.insert(inputs.begin(),
-                {input("inputs_embeds", {"batch", "new", "6"}),
-                 input("attention_mask", {"batch", "total"}, onnx::DataType::kInt64),
-                 input("position_ids", {"batch", "new"}, onnx::DataType::kInt64),
-                 input("past_key_values.0.key", {"batch", heads, "past", "6"})});
-  outputs.insert(outputs.begin(), {"sum", "count", "present.0.key"});
-  return model({.nodes = nodes,
-                .inputs = inputs,
-                .outputs = outputs,
-                .initializers = {onnx::testing::int64s("one", {1}),
-                                 onnx::testing::floats("pair", {2, 1}, {1, 2})}});
-}
-
-float sum_of(const Tensor& x) {
-  float sum = 0;
-  for (float v : x.values<float>()) sum += v;
-  return sum;
-}
-
-// Exporters write what is returned and what is read apart.
-TEST(Context, EqualConcatsAreOne) {
-  for (const bool first : {true, false}) {
-    std::vector<std::string> nodes{
-        node("Unsqueeze", {"inputs_embeds", "one"}, {"same"}),
-        node("Concat", {"past_key_values.0.key", "same"}, {"again"}, {attr("axis", 2)}),
-        node("Mul", {"again", "again"}, {"squares"}),
-        node("ReduceSum", {"squares"}, {"y"}, {attr("keepdims", 0)})};
-    if (first) nodes.insert(nodes.begin(), std::move(nodes.back())), nodes.pop_back();
-    Session session(
-        optimized(appending({"past_key_values.0.key", "new"}, nodes, {}, {"y"}), {1, 1, 4, 6}));
-    Context context(session.model());
-    float sum = 0, squares = 0;
-    for (int i = 0; i < 70; ++i) {
-      const Tensor x = step(1, 1, i);
-      sum += sum_of(x);
-      for (float v : x.values<float>()) squares += v * v;
-      const auto y = session.run({{"inputs_embeds", x}}, context);
-      ASSERT_EQ(y[0].values<float>()[0], sum);
-      ASSERT_EQ(y[2].values<float>()[0], squares);
-    }
-  }
-}
-
-TEST(Context, OnePlaceForEachToken) {
-  Session session(optimized(appending({"past_key_values.0.key", "two"},
-                                      {node("Concat", {"new", "new"}, {"two"}, {attr("axis", 2)})}),
-                            {1, 1, 4, 6}));
-  Context context(session.model());
-  try {
-    session.run({{"inputs_embeds", step(1, 3, 0)}}, context);
-    ADD_FAILURE();
-  } catch (const Unsupported& error) {
-    EXPECT_NE(std::string_view(error.what()).find("6 places for 3 new ones"), std::string::npos)
-        << error.what();
-  }
-}
-
-TEST(Context, OnlyTheBatchIsOpenBesides) {
-  const Model model = optimized(
-      appending({"past_key_values.0.key", "by_head"},
-                {node("Transpose", {"past_key_values.0.key"}, {"turned"},
-                      {attr_ints("perm", {0, 2, 1, 3})}),
-                 node("ReduceSum", {"turned", "one"}, {"all"}),
-                 node("Transpose", {"all"}, {"of_head"}, {attr_ints("perm", {0, 2, 1, 3})}),
-                 node("Add", {"new", "of_head"}, {"by_head"})},
-                {}, {}, "heads"),
-      {1, 2, 4, 6});
-  EXPECT_THROW(Context{model}, InvalidArgument);
-}
-
-TEST(Context, CachesOfOneLengthDoNotGrow) {
-  const std::string file = appending({"past_key_values.0.key", "new"});
-  const Model model = optimized(file, {1, 1, 4, 6});
-  EXPECT_NO_THROW(Context{model});
-  const Model one_length =
-      optimized(file, {1, 1, 4, 6},
-                {{"past_key_values.0.key", {{1, 8, "batch"}, {1, 1, {}}, {4, 4, {}}, {6, 6, {}}}}});
-  EXPECT_THROW(Context{one_length}, InvalidArgument);
-}
-
-TEST(Context, DimensionsThatOneSizeFitsAreNotOpen) {
-  Session session(
-      optimized(appending({"past_key_values.0.key", "new"}, {}, {}, {}, "heads"), {1, 1, 4, 6}));
-  Context context(session.model());
-  EXPECT_EQ(session.run({{"inputs_embeds", step(1, 3, 0)}}, context)[0].values<float>()[0],
-            sum_of(step(1, 3, 0)));
-}
-
-// One or two places are added to two, and three cannot be: the second sample fails.
-TEST(Context, ASampleThatFailsLeavesTheOthersAlone) {
-  Session session(
-      optimized(appending({"past_key_values.0.key", "new"},
-                          {node("Add", {"inputs_embeds", "pair"}, {"paired"}),
-                           node("ReduceSum", {"paired", "one"}, {"all"}, {attr("keepdims", 0)}),
-                           node("Add", {"h0", "all"}, {"hn"})},
-                          {input("h0", {"batch", "6"})}, {"hn"}),
-                {1, 1, 4, 6}));
-  Context context(session.model(), {.batch = 2});
-  const Tensor mask = of_int64s({2, 4}, {1, 1, 0, 0, 1, 1, 1, 0});
-  EXPECT_THROW(session.run({{"inputs_embeds", step(2, 4, 1)}, {"attention_mask", mask}}, context),
-               std::exception);
-  EXPECT_EQ(values(context.save().at("h0")), std::vector<float>(12, 0));
-  EXPECT_EQ(context.length(), 0);
 }
 
 // State that keeps its shape: the output takes the place of the input, and nothing is copied.
