@@ -17,7 +17,7 @@ inline Tensor of_int64s(Shape shape, std::vector<int64_t> values) {
 
 // A model with a cache, for one new place behind as many as `past` says.
 inline Model optimized(const std::string& bytes, Shape past = {1, 2, 4, 3},
-                const std::map<std::string, ShapeRange>& ranges = {}) {
+                       const std::map<std::string, ShapeRange>& ranges = {}) {
   OptimizeOptions options{
       .threads = 2, .tuning = "off", .tuning_cache = "none", .verify = false, .profile = false};
   options.ranges = ranges;
