@@ -18,6 +18,10 @@
 namespace stretto {
 namespace {
 
+// Of what cores get together that do nothing but read. With all of it, kernels with more weights
+// were chosen that saved no time (docs/design/tuning.md).
+constexpr double kWhileComputing = 0.7;
+
 constexpr MemoryRate kTypicalMemory{.one = 20e9, .together = 40e9};
 constexpr std::string_view kHeader = "stretto-machine-rates 2\n";
 
@@ -190,9 +194,9 @@ double peak_flops(Isa isa) {
 double stream_bytes_per_second(int threads) {
   const MemoryRate rate = machine_rates().memory;
   const int measured = std::clamp(cpu_info().cores, 1, kMostMemoryThreads);
-  // Between one and all, and beyond, each gets its share of what all together get.
   if (threads <= 1 || measured <= 1) return rate.one;
-  return std::min(rate.one, rate.together / std::min(threads, measured));
+  // Between one and all, and beyond, each gets its share of what all together get.
+  return std::min(rate.one, kWhileComputing * rate.together / std::min(threads, measured));
 }
 
 }  // namespace stretto

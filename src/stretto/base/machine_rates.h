@@ -53,7 +53,7 @@ std::string machine_rates_file();
 // The peak of one core with `isa`, or with the best one that this processor has.
 double peak_flops(Isa isa);
 
-// What each of `threads` cores gets of a stream that all read at once.
+// What each of `threads` cores gets of a stream that all read at once while they compute with it.
 double stream_bytes_per_second(int threads);
 
 // Bytes per second that one core reads and writes while it moves tensors between the outer caches
