@@ -20,6 +20,14 @@ double quantile(std::vector<double> values, double q) {
   return values[at];
 }
 
+// Whether to end a measurement that may take `budget_s`: a small model's median hardly changes
+// after so many runs, and whoever waits for it has other things to do.
+bool enough(size_t runs, double elapsed_s, double budget_s) {
+  constexpr size_t kRuns = 200;
+  constexpr double kSpan_s = 0.05;  // longer than most disturbances
+  return elapsed_s >= budget_s || (runs >= kRuns && elapsed_s >= kSpan_s);
+}
+
 struct Buffers {
   std::vector<Tensor> outputs;
   std::vector<const void*> from;
@@ -45,7 +53,7 @@ ProgramTiming time_program(const Program& program, const std::vector<Tensor>& in
   // Whole runs first and undisturbed; the per-instruction clock costs a little.
   std::vector<double> runs;
   const double start = now_s();
-  while (runs.size() < 5 || now_s() - start < budget_s * 0.7) {
+  while (runs.size() < 5 || !enough(runs.size(), now_s() - start, budget_s * 0.7)) {
     const double begin = now_s();
     executor.run(buffers.from, buffers.to);
     runs.push_back((now_s() - begin) * 1e3);
@@ -53,7 +61,7 @@ ProgramTiming time_program(const Program& program, const std::vector<Tensor>& in
   const size_t count = program.instructions.size();
   std::vector<std::vector<double>> samples(count);
   const double detail = now_s();
-  for (int i = 0; i < 3 || now_s() - detail < budget_s * 0.3; ++i) {
+  for (size_t i = 0; i < 3 || !enough(i, now_s() - detail, budget_s * 0.3); ++i) {
     std::vector<double> seconds(count, 0.0);
     executor.run_timed(buffers.from, buffers.to, seconds);
     for (size_t k = 0; k < count; ++k) samples[k].push_back(seconds[k] * 1e3);

@@ -18,7 +18,7 @@ struct ProgramTiming {
   std::vector<double> instruction_ms;  // median over the runs, per instruction
 };
 
-// Runs for about `budget_s` seconds, at least 5 times.
+// Runs for about `budget_s` seconds, at least 5 times; small models for less.
 ProgramTiming time_program(const Program& program, const std::vector<Tensor>& inputs,
                            double budget_s);
 

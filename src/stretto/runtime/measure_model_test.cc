@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "stretto/base/clock.h"
+#include "stretto/runtime/testing.h"
+
 namespace stretto::runtime {
 namespace {
 
@@ -16,6 +19,17 @@ TEST(Contest, NeedsTwoSignsAndAMargin) {
   EXPECT_FALSE(wins(10, 10, 0.9));  // undisturbed, both take as long
   EXPECT_FALSE(wins(10, 11, 1.0));  // some quick runs do not make it faster
   EXPECT_FALSE(wins(10, 9, 1.1));
+}
+
+// A model of microseconds does not keep its user waiting for as long as a large one may take.
+TEST(TimeProgram, EndsEarlyWithASmallModel) {
+  const Model model = model_of("graph g\ninput x: float32[4]\ny = Relu(x)\noutput y\n");
+  const Program& program = *model.state().program;
+  const double start = now_s();
+  const ProgramTiming timing = time_program(program, {Tensor(DType::kFloat32, {4})}, 600);
+  EXPECT_LT(now_s() - start, 60);
+  EXPECT_GE(timing.latency.runs, 200);
+  EXPECT_EQ(timing.instruction_ms.size(), program.instructions.size());
 }
 
 }  // namespace
