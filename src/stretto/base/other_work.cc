@@ -17,7 +17,7 @@ namespace stretto {
 namespace {
 
 // Less moves times by no more than they differ from run to run on a quiet machine.
-constexpr double kMuchWork = 0.1;  // of the CPUs
+constexpr double kMuchWork = 0.1;   // of the CPUs
 constexpr double kEnough_s = 0.15;  // the system counts in steps of 10 ms
 
 double seconds(const timeval& time) {
