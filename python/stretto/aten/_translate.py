@@ -68,12 +68,13 @@ class Output:
   """A result of the module, once containers are flat: a tensor, or something that never changes.
 
   Attributes:
+    shape: None where only a run tells it.
     becomes: the place among the inputs of the tensor that this is the new content of, where it is
       no result. These come first.
   """
 
   dtype: torch.dtype | None
-  shape: tuple[int, ...] = ()
+  shape: tuple[int, ...] | None = ()
   constant: Any = None
   becomes: int | None = None
 
@@ -130,9 +131,8 @@ def translate_program(program: ExportedProgram, name: str, output_names: Sequenc
       known[spec.arg.name] = (spec.target, tensor)
     else:
       if spec.kind == InputKind.TOKEN:
-        raise UnsupportedError(f"{name}: the module does more than give results, as "
-                               "torch.linalg.inv and solve do, which check their arguments; run "
-                               "that part in PyTorch")
+        raise UnsupportedError(f"{name}: the module does more than give results, such as to print "
+                               "something; run that part in PyTorch")
       raise UnsupportedError(f"{name}: {spec.target}: objects in a program are not supported")
   graph = fixed(program.graph, values) if values else program.graph
   targets = changes(program, name)
@@ -219,9 +219,8 @@ class _Walk:
     if not missing:
       return
     lines = []
-    # Sizes of tensors whose shape depends on values, and checks of them, are not told: only what
-    # gives such tensors is.
-    # Nor are graphs in the graph: the operator that takes them is.
+    # Sizes that depend on values, and checks of them, are not told: only what gives them is. Nor
+    # are graphs in the graph: the operator that takes them is.
     told = {name: nodes for name, nodes in missing.items()
             if not _is_of_sizes(nodes[0]) and nodes[0].op != "get_attr"}
     missing = told or missing
@@ -251,6 +250,9 @@ class _Walk:
       self._results[node] = results[index]
     elif _is_number(node):
       self._results[node] = node.meta["val"]
+      if str(node.target) == "aten._local_scalar_dense.default":
+        for symbol in node.meta.get("unbacked_bindings") or {}:
+          self._builder.count_is(symbol, self._value(node.args[0]), node.meta["val"])
     elif not _is_check(node):
       self._results[node] = self._call(node)
 
@@ -320,6 +322,7 @@ class _Walk:
       b.name += ".of_sizes"  # the other nodes keep the names that they have without this one
     fakes = node.meta["val"]
     fakes = list(fakes) if isinstance(fakes, (list, tuple)) else [fakes]
+    b.counts = list(node.meta.get("unbacked_bindings") or {})
     b.memory = _memory(node) if node.target is torch.ops.aten.as_strided.default else None
     try:
       b.results = [_description(f) for f in fakes]
