@@ -95,20 +95,32 @@ ir::ValueId GraphBuilder::constant(const Array& array, const std::string& name) 
   return emitter_.add_constant(name, tensor_view(array));
 }
 
+const ir::Operator& GraphBuilder::operator_named(const std::string& op,
+                                                 const std::string& node) const {
+  check_open();
+  const ir::Operator* row = ir::find_operator(op);
+  if (row == nullptr) throw_invalid("{} \"{}\": Stretto has no such operator", op, node);
+  return *row;
+}
+
+std::vector<ir::ValueId> GraphBuilder::checked(
+    const std::vector<std::optional<ir::ValueId>>& inputs) const {
+  std::vector<ir::ValueId> ids;
+  for (const std::optional<ir::ValueId>& id : inputs) {
+    if (id) value(*id);
+    ids.push_back(id.value_or(ir::kNone));
+  }
+  while (!ids.empty() && ids.back() == ir::kNone) ids.pop_back();
+  return ids;
+}
+
 std::vector<ir::ValueId> GraphBuilder::node(const std::string& op,
                                             const std::vector<std::optional<ir::ValueId>>& inputs,
                                             const nb::dict& attributes, int outputs,
                                             const std::string& name) {
-  check_open();
-  const ir::Operator* row = ir::find_operator(op);
-  if (row == nullptr) throw_invalid("{} \"{}\": Stretto has no such operator", op, name);
-  std::vector<ir::ValueId> from, to;
-  for (const std::optional<ir::ValueId>& id : inputs) {
-    if (id) value(*id);
-    from.push_back(id.value_or(ir::kNone));
-  }
-  while (!from.empty() && from.back() == ir::kNone) from.pop_back();
-  ir::Attributes given = attributes_of(*row, name, attributes);
+  const ir::Operator& row = operator_named(op, name);
+  std::vector<ir::ValueId> from = checked(inputs), to;
+  ir::Attributes given = attributes_of(row, name, attributes);
   ir::Graph& graph = model_.graph;
   const size_t values = graph.values.size(), nodes = graph.nodes.size();
   try {
@@ -119,6 +131,23 @@ std::vector<ir::ValueId> GraphBuilder::node(const std::string& op,
     graph.nodes.resize(nodes);
     throw;
   }
+  return to;
+}
+
+std::vector<ir::ValueId> GraphBuilder::assumed_node(
+    const std::string& op, const std::vector<std::optional<ir::ValueId>>& inputs,
+    const nb::dict& attributes, const std::vector<std::pair<std::string, Shape>>& outputs,
+    const std::string& name) {
+  const ir::Operator& row = operator_named(op, name);
+  std::vector<ir::ValueId> from = checked(inputs), to;
+  ir::Attributes given = attributes_of(row, name, attributes);
+  for (const auto& [dtype, shape] : outputs) {
+    to.push_back(emitter_.add_value(name));
+    ir::Value& made = model_.graph.value(to.back());
+    made.dtype = parse_dtype(dtype);
+    made.shape = shape;
+  }
+  emitter_.add_described_node(row, std::move(from), to, std::move(given), name);
   return to;
 }
 
@@ -170,6 +199,8 @@ void bind_graph(nb::module_& m) {
       .def("constant", &GraphBuilder::constant, "array"_a, "name"_a)
       .def("node", &GraphBuilder::node, "op"_a, "inputs"_a, "attributes"_a = nb::dict(),
            "outputs"_a = 1, "name"_a = "")
+      .def("assumed_node", &GraphBuilder::assumed_node, "op"_a, "inputs"_a, "attributes"_a,
+           "outputs"_a, "name"_a)
       .def("spec", &GraphBuilder::spec, "id"_a)
       .def("known", &GraphBuilder::known, "id"_a)
       .def("note", &GraphBuilder::note, "text"_a)

@@ -33,6 +33,13 @@ class GraphBuilder {
                                 const std::vector<std::optional<ir::ValueId>>& inputs,
                                 const nanobind::dict& attributes, int outputs,
                                 const std::string& name);
+  // A node whose sizes only a run tells, with sizes that are assumed until then. Such a graph is
+  // for write_onnx() and optimize_in_stages() only.
+  std::vector<ir::ValueId> assumed_node(const std::string& op,
+                                        const std::vector<std::optional<ir::ValueId>>& inputs,
+                                        const nanobind::dict& attributes,
+                                        const std::vector<std::pair<std::string, Shape>>& outputs,
+                                        const std::string& name);
   std::pair<std::string, Shape> spec(ir::ValueId id) const;
   // The value's array where it is known already; None otherwise.
   nanobind::object known(ir::ValueId id) const;
@@ -46,6 +53,8 @@ class GraphBuilder {
  private:
   const ir::Value& value(ir::ValueId id) const;
   void check_open() const;
+  const ir::Operator& operator_named(const std::string& op, const std::string& node) const;
+  std::vector<ir::ValueId> checked(const std::vector<std::optional<ir::ValueId>>& inputs) const;
 
   ImportedModel model_;
   Emitter emitter_;

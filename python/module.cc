@@ -28,6 +28,7 @@
 #include "stretto/base/interrupt.h"
 #include "stretto/base/machine_rates.h"
 #include "stretto/base/memory.h"
+#include "stretto/export/onnx/export.h"
 #include "stretto/report/report.h"
 #include "stretto/runtime/model_state.h"
 #include "stretto/runtime/optimize.h"
@@ -201,6 +202,28 @@ ModelSession* optimize_graph(GraphBuilder& graph, OptimizeOptions& options,
   return new ModelSession(runtime::optimize_model(std::move(imported), options, for_other_shapes));
 }
 
+// A number has no sizes.
+ShapeRange range_of(const std::string& text) {
+  return text.empty() ? ShapeRange() : parse_shape_range(text);
+}
+
+// The graph as an ONNX model, whose sizes that only a run tells become known in stages.
+ModelSession* optimize_in_stages(GraphBuilder& graph, OptimizeOptions& options,
+                                 const std::map<std::string, Array>& inputs, const Tell& tell,
+                                 const std::map<std::string, std::string>& shapes) {
+  options.inputs = tensors(inputs);
+  options.progress = progress(tell);
+  options.interrupt = check_signals;
+  std::map<std::string, ShapeRange> open;
+  for (const auto& [name, shape] : shapes) open[name] = range_of(shape);
+  const ImportedModel imported = graph.take();
+  nb::gil_scoped_release released;
+  const InterruptScope interrupt(check_signals);
+  const std::string bytes = onnx::export_to_bytes(imported.graph, open);
+  return new ModelSession(optimize(std::as_bytes(std::span(bytes.data(), bytes.size())),
+                                   imported.graph.name, "", options));
+}
+
 ModelSession* with_other_shapes(const ModelSession& session, GraphBuilder& graph) {
   ImportedModel imported = graph.take();
   nb::gil_scoped_release released;
@@ -217,7 +240,7 @@ ModelSession* with_open_graph(
   nb::gil_scoped_release released;
   const InterruptScope interrupt(check_signals);
   std::vector<runtime::OpenInput> inputs;
-  for (const auto& [name, range] : ranges) inputs.push_back({name, parse_shape_range(range)});
+  for (const auto& [name, range] : ranges) inputs.push_back({name, range_of(range)});
   std::vector<runtime::ShapeTrial> tried;
   for (const auto& [given, made] : trials) tried.push_back({given, made});
   return new ModelSession(
@@ -401,6 +424,8 @@ NB_MODULE(_stretto, m) {
         "options"_a, "inputs"_a, "progress"_a.none());
   python::bind_graph(m);
   python::bind_operators(m);
+  m.def("optimize_in_stages", &python::optimize_in_stages, "graph"_a, "options"_a, "inputs"_a,
+        "progress"_a.none(), "shapes"_a);
   m.def("optimize_graph", &python::optimize_graph, "graph"_a, "options"_a, "inputs"_a,
         "progress"_a.none(), "for_other_shapes"_a = false);
   m.def("load", &python::load_artefact, "path"_a, "threads"_a = nb::none(), "verify"_a = false);

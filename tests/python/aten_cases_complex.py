@@ -90,3 +90,80 @@ def complex_numbers():
     ("choices", lambda x, y: torch.where(x > 0, pair(x, y), 2j), (x, y)),
     ("complex in conjugate", lambda z: z * z, (z.conj(),)),
   ]
+
+
+def complex_functions():
+  z, w = torch.complex(reals(3, 4), reals(3, 4)), torch.complex(reals(4, 5), reals(4, 5))
+  ends = torch.tensor([0j, -1 + 0j, 1j, -1j, 3 + 4j, -3 - 4j, 1e-3 + 0j, 2 + 1e-4j])
+  small = torch.tensor([1e-4 + 1e-3j, -2e-3j, 0.5 + 0j])
+  x, fixed = torch.complex(reals(2, 4, 9), reals(2, 4, 9)), torch.complex(reals(2, 4), reals(2, 4))
+  kernel, bias = torch.complex(reals(6, 2, 3), reals(6, 2, 3)), torch.complex(reals(6), reals(6))
+  picture = torch.complex(reals(2, 4, 7, 6), reals(2, 4, 7, 6))
+  window = torch.complex(reals(4, 4, 3, 3), reals(4, 4, 3, 3))
+  volume, cube = picture[:, :2, :5, :5, None].expand(-1, -1, -1, -1, 4), window[:2, :2, :, :, None]
+  weight = torch.complex(reals(5, 4), reals(5, 4))
+  rows = torch.tensor([[0, 1], [1, 1], [2, 2]])
+  holes = torch.tensor([complex(1, float("nan")), complex(float("inf"), 0), 1j])
+  return [
+    *[(f"{name} {kind}", getattr(torch, name), (given,))
+      for name in ("sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sigmoid", "sgn", "square")
+      for kind, given in (("numbers", z), ("ends", ends), ("complex128", z.to(torch.complex128)))],
+    *[(f"{name} {kind}", getattr(torch, name), (given,)) for name in ("log", "log2", "log10")
+      for kind, given in (("numbers", z), ("ends", ends[1:]))],
+    ("tanh far away", torch.tanh, (torch.tensor([200 + 1j, -200 - 1j, 90j]),)),
+    ("expm1", torch.expm1, (torch.cat([z.flatten(), small]),)),
+    ("log1p", torch.log1p, (torch.cat([z.flatten(), small]),)),
+    ("rsqrt", torch.rsqrt, (z,)),
+    *[(f"power {p}", lambda z, p=p: z**p, (z,)) for p in (2, 3, -2, 0.5, 1.7, 1 - 2j, 7)],
+    ("powers", torch.pow, (z, z.flip(0))), ("power of a real", torch.pow, (z.real.abs() + 0.1, z)),
+    ("power of a number", lambda z: 2.5**z, (z,)), ("power of zero", lambda z: 0**z, (z + 3,)),
+    ("power of complex", lambda z: torch.pow(1 - 2j, z), (z,)),
+    ("equal", lambda z, w: (z == w, z != w, z == 1j, z != 0, z == z.real),
+     (torch.tensor([1j, 0j, 2 + 0j]), torch.tensor([1j, 1 + 0j, 2 + 1j]))),
+    ("equal to a number", lambda z: (A.eq.Scalar(z, 1j), A.ne.Scalar(z, 1j)),
+     (torch.tensor([1j, 0j]),)),
+    ("predicates", lambda z: (z.isnan(), z.isinf(), z.isfinite()), (holes,)),
+    ("norm", lambda z: (torch.linalg.vector_norm(z, dim=1), torch.linalg.vector_norm(z, 1)), (z,)),
+    ("variance", lambda z: (z.var(), z.std(0, correction=0), z.var(1, keepdim=True)), (z,)),
+    ("product", lambda z: (z.prod(), z.prod(0), z.prod(1, keepdim=True)), (z,)),
+    ("cumsum", lambda z: z.cumsum(1), (z,)),
+    ("moved", lambda z: (z.repeat(2, 1), z.tril(), z.triu(1), z.diagonal(), z.unfold(1, 2, 1),
+                         z.as_strided((2, 2), (1, 4)), z[rows[:, 0]], z[:, rows[0]],
+                         z.gather(1, rows), z.index_select(1, rows[:, 0])), (z,)),
+    ("padded", lambda x: (F.pad(x, (1, 2), mode="reflect"), F.pad(x, (1, 2), mode="replicate")),
+     (x,)),
+    ("pictures padded", lambda x: (F.pad(x, (1, 2, 0, 1), mode="reflect"),
+                                   F.pad(x, (1, 2, 0, 1), mode="replicate")), (picture,)),
+    ("embedding", F.embedding, (rows, z)),
+    ("scattered", lambda z: (
+      torch.zeros(5, 4, dtype=z.dtype).index_add(0, torch.tensor([0, 2, 2]), z),
+      torch.zeros(5, 4, dtype=z.dtype).index_put((torch.tensor([0, 2, 3]),), z),
+      torch.zeros(5, 4, dtype=z.dtype).scatter(0, rows, z), z.scatter(1, rows, 1 - 1j),
+      torch.zeros(5, 4, dtype=z.dtype).scatter_add(0, rows, z)), (z,)),
+    ("masked_fill", lambda z: (z.masked_fill(z.real > 0, 2), z.masked_fill(z.real > 0, 1j),
+                               A.masked_fill.Tensor(z, z.real > 0, torch.tensor(3.0))), (z,)),
+    ("linear", F.linear, (z, weight, torch.complex(reals(5), reals(5)))),
+    ("linear of one", F.linear, (z[0], weight)),
+    ("linear of weights", lambda x: F.linear(x, weight.conj()), (x.mT,)),
+    ("matmul of weights", lambda x: x @ fixed.mT, (x.mT,)),
+    ("real matmul of weights", lambda x: x.to(fixed.dtype) @ fixed.mT, (x.real.mT,)),
+    ("addmm", lambda x, y, b: torch.addmm(b, x, y, alpha=2, beta=1j), (z, w, w[0])),
+    ("addmm plain", lambda x, y, b: torch.addmm(b, x, y), (z, w, w[0])),
+    ("baddbmm", torch.baddbmm, (torch.complex(reals(2, 3, 5), reals(2, 3, 5)),
+                                z.expand(2, 3, 4), w.expand(2, 4, 5))),
+    ("mv and dot", lambda z, w: (torch.mv(z, w[:, 0]), torch.dot(z[0], w[:, 1]),
+                                 torch.vdot(z[0], w[:, 1])), (z, w)),
+    ("conv1d", lambda x: F.conv1d(x, kernel, bias, groups=2, stride=2), (x,)),
+    ("conv1d of inputs", lambda x, w: F.conv1d(x, w, padding="same", groups=2), (x, kernel)),
+    ("conv1d of one", lambda x: F.conv1d(x, kernel, groups=2), (x[0],)),
+    ("conv2d", lambda x: F.conv2d(x, window, padding=1, dilation=2), (picture,)),
+    ("conv2d same", lambda x, w: F.conv2d(x, w, padding="same"), (picture, window)),
+    ("conv3d", lambda x, w: F.conv3d(x, w), (volume, cube)),
+    ("conv3d same", lambda x, w: F.conv3d(x, w, padding="same"), (volume, cube)),
+    ("conv_transpose1d", lambda x, w, b: F.conv_transpose1d(x, w, b, stride=2),
+     (x, torch.complex(reals(4, 6, 3), reals(4, 6, 3)), bias)),
+    ("conv_transpose2d", lambda x: F.conv_transpose2d(x, window[:, :2], stride=2, groups=2),
+     (picture,)),
+    ("conv_transpose3d", lambda x, w: F.conv_transpose3d(x, w), (volume, cube)),
+    ("istft", lambda z: torch.istft(z, 16), (torch.stft(reals(2, 100), 16, return_complex=True),)),
+  ]

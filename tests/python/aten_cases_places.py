@@ -174,3 +174,20 @@ def _put_apart(x, i):
   y = x.clone()
   y[:, i, :, i] = 3.0
   return y
+
+
+def counted():
+  """Results of a size that only a run tells."""
+  x, n = reals(5, 6), ints(4, 5, low=0, high=3)
+  return [
+    ("nonzero", lambda x: (x > 0).nonzero(), (x,)),
+    ("places", lambda x: torch.where(x > 0), (x,)),
+    ("masked_select", lambda x: x.masked_select(x[0] > 0), (x,)),
+    ("index of a mask", lambda x: (x[x > 0], x[:, x[1] > 0], x[x[:, 1] > 0]), (x,)),
+    ("unique", lambda n: torch.unique(n, return_inverse=True, return_counts=True), (n,)),
+    ("unique values", torch.unique, (x,)),
+    ("unique rows", lambda n: torch.unique(n, dim=0), (n[:, :1],)),
+    ("unique_consecutive", lambda n: torch.unique_consecutive(n, return_inverse=True,
+                                                              return_counts=True), (n,)),
+    ("repeat_interleave of run", lambda x, n: x.repeat_interleave(n[:, 0], 0), (x[:4], n)),
+  ]

@@ -40,6 +40,19 @@ def test_a_graph_is_inferred_as_it_grows_and_optimised_at_the_end():
     _stretto.optimize_graph(graph, options(), {}, None)
 
 
+def test_sizes_that_only_a_run_tells_are_assumed():
+  graph = builder()
+  x = graph.input("x", "float32", [2, 3])
+  (places,) = graph.assumed_node("NonZero", [x], {}, [("int64", [2, 4])], "places")
+  (rows,) = graph.node("Transpose", [places], {"perm": [1, 0]}, 1, "rows")
+  assert graph.spec(rows) == ("int64", [4, 2])
+  graph.finish([(rows, "rows")])
+  session = _stretto.optimize_in_stages(graph, options(), {}, None, {"x": "2x3"})
+  for given in (np.eye(2, 3), np.zeros((2, 3)), np.ones((2, 3))):
+    (found,) = session.run([given.astype(np.float32)])
+    np.testing.assert_array_equal(found, np.argwhere(given))
+
+
 def test_small_results_of_constants_are_known():
   graph = builder()
   a = graph.constant(np.array([2, 3], np.int64), "a")

@@ -17,7 +17,8 @@ from stretto import _stretto
 from stretto._errors import InvalidArgumentError
 from stretto.aten._export import decomposed, export
 from stretto.aten._model import OptimizedModule, array, children
-from stretto.aten._sizes import bind, is_symbolic
+from stretto.aten._sizes import bind, is_symbolic, run_sizes
+from stretto.aten._staged import StagedSizes, optimize_staged
 from stretto.aten._state import State, changed_state
 from stretto.aten._translate import translate_program
 from stretto.aten._variants import Variant, Variants
@@ -39,13 +40,17 @@ def optimize_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
     tell("import", 0.0)
   leaves = _leaves(program, args, keywords)
   output_names = _output_names(out_spec)
-  variants = None
+  state = State(source, changed_state(program), name)
+  variants: Variants | StagedSizes | None = None
+  if run_sizes(program):
+    first = optimize_staged(program, name, output_names, state, leaves, options, tell)
+    variants = StagedSizes(program, first) if is_symbolic(program) else None
+    return OptimizedModule(first, variants, in_spec, out_spec, forward, state)
   values = None
   if is_symbolic(program):
     variants = Variants(program, name, output_names)
     values = bind(program, [leaf.shape for leaf in leaves if isinstance(leaf, torch.Tensor)])
   made = translate_program(program, name, output_names, values)
-  state = State(source, changed_state(program), name)
   for spec, tensor in zip(made.inputs, state.tensors()):
     if tensor.count_nonzero():
       made.graph.note(f"{spec.state} is not all zeros: a context of a saved file begins with zeros")
@@ -56,7 +61,7 @@ def optimize_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
     arrays[spec.name] = array(leaf)
   session = _stretto.optimize_graph(made.graph, options, arrays, tell, variants is not None)
   first = Variant(session, made.inputs, made.outputs)
-  if variants is not None:
+  if isinstance(variants, Variants):
     variants.begin(first)
   return OptimizedModule(first, variants, in_spec, out_spec, forward, state)
 

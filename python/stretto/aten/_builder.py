@@ -76,6 +76,7 @@ class Builder:
     name: the name that its nodes get.
     results: element type and shape of each of its results; none where PyTorch does not say.
     memory: strides and offset, in elements, of its first tensor argument, as PyTorch lays it.
+    counts: symbols of the sizes of its results that only a run tells, if no node before has them.
   """
 
   def __init__(self, graph: _stretto.GraphBuilder) -> None:
@@ -83,6 +84,7 @@ class Builder:
     self.name = ""
     self.results: list[tuple[torch.dtype, tuple[int, ...]] | None] = []
     self.memory: tuple[tuple[int, ...], int] | None = None
+    self.counts: Sequence[Any] = ()
     self._constants: dict[Any, Value] = {}
 
   # What PyTorch says about the node's first result.
@@ -101,6 +103,20 @@ class Builder:
     result = self.results[0]
     assert result is not None
     return engine_shape(*result)
+
+  def counted(self, op: str, inputs: Sequence[Value | None],
+              outputs: Sequence[tuple[str, tuple[int, ...]]], along: int,
+              **attributes: Any) -> list[Value]:
+    """A node whose sizes only a run tells.
+
+    Args:
+      outputs: element types and shapes with the size that is assumed.
+      along: the axis of the first output that has this size.
+    """
+    raise UnsupportedError("the size of its result depends on the values of tensors")
+
+  def count_is(self, symbol: Any, value: Value, number: int) -> None:
+    """A size is the number in a tensor, which is assumed to be this one."""
 
   def input(self, name: str, dtype: torch.dtype, shape: Sequence[int]) -> Value:
     engine, shape = engine_dtype(dtype), engine_shape(dtype, shape)

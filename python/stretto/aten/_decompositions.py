@@ -14,6 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stretto.aten import _linear_algebra as linear
+from stretto.aten import _special as special
+
 Pair = tuple[Tensor, Tensor]
 
 # An operator for which a function returns NotImplemented stays as it is.
@@ -265,117 +268,6 @@ def _fake_quantize_channels(x: Tensor, scale: Tensor, zero_point: Tensor, axis: 
   return _fake_quantized(x, scale.reshape(shape), zero_point.reshape(shape), low, high)
 
 
-# Functions of special names, in double precision.
-
-
-def _double(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-  def decompose(x: Tensor) -> Tensor:
-    dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
-    return function(x.double()).to(dtype)
-  return decompose
-
-
-# Stirling's series of log(gamma) and the derivative's (Abramowitz and Stegun 6.1.41, 6.3.18), exact
-# to double precision from 10 on.
-_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
-_DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
-_SHIFTS = 10
-
-
-def _series(numbers: tuple[float, ...], x: Tensor) -> Tensor:
-  total = torch.full_like(x, numbers[-1])
-  for number in reversed(numbers[:-1]):
-    total = total * x + number
-  return total
-
-
-def _lgamma(x: Tensor) -> Tensor:
-  mirrored = x < 0.5
-  y = torch.where(mirrored, 1 - x, x)
-  product = y
-  for i in range(1, _SHIFTS):
-    product = product * (y + i)
-  small = y < _SHIFTS
-  z = torch.where(small, y + _SHIFTS, y)
-  found = ((z - 0.5) * z.log() - z + 0.5 * math.log(2 * math.pi)
-           + _series(_STIRLING, 1 / (z * z)) / z)
-  found = torch.where(small, found - product.log(), found)
-  sine = torch.sin(math.pi * (x - x.floor()))  # of what is left of whole turns
-  found = torch.where(mirrored, math.log(math.pi) - sine.abs().log() - found, found)
-  found = torch.where((x <= 0) & (x == x.floor()), math.inf, found)
-  found = torch.where((x == 1) | (x == 2), 0.0, found)
-  return torch.where(x.isinf(), math.inf, found)
-
-
-def _digamma(x: Tensor) -> Tensor:
-  mirrored = x < 0
-  y = torch.where(mirrored, 1 - x, x)
-  shares = torch.zeros_like(y)
-  for i in range(_SHIFTS):
-    shares = shares + 1 / (y + i)
-  small = y < _SHIFTS
-  z = torch.where(small, y + _SHIFTS, y)
-  squares = 1 / (z * z)
-  found = z.log() - 0.5 / z - squares * _series(_DIGAMMA, squares)
-  found = torch.where(small, found - shares, found)
-  turn = math.pi * (x - x.floor())
-  found = torch.where(mirrored, found - math.pi * torch.cos(turn) / torch.sin(turn), found)
-  found = torch.where(mirrored & (x == x.floor()), math.nan, found)
-  found = torch.where(x == 0, -torch.copysign(torch.full_like(x, math.inf), x), found)
-  return torch.where(x == math.inf, x, found)
-
-
-def _erfinv(x: Tensor) -> Tensor:
-  """Winitzki's approximation, and steps of Halley's method."""
-  a = 0.147
-  logarithm = torch.log1p(-x * x)
-  middle = 2 / (math.pi * a) + logarithm / 2
-  y = torch.copysign((torch.sqrt(middle * middle - logarithm / a) - middle).sqrt(), x)
-  for _ in range(3):
-    error = (torch.erf(y) - x) / (2 / math.sqrt(math.pi) * torch.exp(-y * y))
-    y = y - error / (1 + y * error)
-  y = torch.where(x.abs() == 1, x * math.inf, y)
-  return torch.where(x == 0, x, y)
-
-
-def _scaled_tail(x: Tensor) -> Tensor:
-  """exp(x^2) erfc(x) from 2 on, by a continued fraction (Abramowitz and Stegun 7.1.14)."""
-  fraction = x
-  for i in range(60, 0, -1):
-    fraction = x + i / 2 / fraction
-  return 1 / (math.sqrt(math.pi) * fraction)
-
-
-def _erfc(x: Tensor) -> Tensor:
-  return _erfc_double(x) if x.dtype == torch.float64 else _erfc_single(x)
-
-
-# t exp(-x^2 + a polynomial of t = 1 / (1 + x / 2)), from Press et al., Numerical Recipes, 6.2.
-_ERFC = (-1.26551223, 1.00002368, 0.37409196, 0.09678418, -0.18628806, 0.27886807, -1.13520398,
-         1.48851587, -0.82215223, 0.17087277)
-
-
-def _erfc_single(x: Tensor) -> Tensor:
-  """To some units in the last place; 1 - erf(x) has lost its digits from 1 on."""
-  x = x.to(torch.float32) if not x.is_floating_point() else x
-  far = x.clamp(min=1)
-  t = 1 / (1 + far / 2)
-  tail = t * torch.exp(_series(_ERFC, t) - far * far)
-  return torch.where(x >= 1, tail, 1 - torch.erf(x))
-
-
-def _erfc_double(x: Tensor) -> Tensor:
-  far = x >= 2
-  tail = torch.exp(-x * x) * _scaled_tail(torch.where(far, x, 2.0))
-  return torch.where(far, tail, 1 - torch.erf(x))
-
-
-def _erfcx(x: Tensor) -> Tensor:
-  far = x >= 2
-  near = torch.exp(x * x) * (1 - torch.erf(x))
-  return torch.where(far, _scaled_tail(torch.where(far, x, 2.0)), near)
-
-
 # Parts of floats.
 
 # Integers of as many bits; bits of the fraction; the exponent of 1/2.
@@ -415,26 +307,42 @@ def _nextafter(x: Tensor, y: Tensor) -> Tensor:
 
 DECOMPOSITIONS: dict[str, Callable[..., Any]] = {
   "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default": _fake_quantize_by_tensors,
+  "_linalg_check_errors.default": linear.no_check,
+  "_linalg_slogdet.default": linear.slogdet,
+  "_linalg_solve_ex.default": linear.solve_ex,
   "_pdist_forward.default": _pdist,
   "addbmm.default": _addbmm,
   "addmv.default": _addmv,
   "as_strided_scatter.default": _as_strided_scatter,
+  "cholesky.default": linear.cholesky,
+  "cholesky_inverse.default": linear.cholesky_inverse,
+  "cholesky_solve.default": linear.cholesky_solve,
   "cummax.default": _extremum_so_far(larger=True),
   "cummin.default": _extremum_so_far(larger=False),
   "diagonal_scatter.default": _diagonal_scatter,
-  "digamma.default": _double(_digamma),
+  "digamma.default": special.double(special.digamma),
   "dist.default": _dist,
-  "erfc.default": _erfc,
-  "erfinv.default": _double(_erfinv),
+  "erfc.default": special.erfc,
+  "erfinv.default": special.double(special.erfinv),
   "fake_quantize_per_channel_affine_cachemask.default": _fake_quantize_channels,
   "fake_quantize_per_tensor_affine_cachemask.default": _fake_quantize,
   "frexp.Tensor": _frexp,
   "histc.default": _histc,
+  "i0.default": special.i0,
   "index_reduce.default": _index_reduce,
   "kthvalue.default": _kthvalue,
   "ldexp.Tensor": _ldexp,
-  "lgamma.default": _double(_lgamma),
+  "lgamma.default": special.double(special.lgamma),
+  "linalg_cholesky_ex.default": linear.cholesky_ex,
+  "linalg_inv_ex.default": linear.inv_ex,
+  "linalg_lu.default": linear.lu,
+  "linalg_lu_factor_ex.default": linear.lu_factor_ex,
+  "linalg_lu_solve.default": linear.lu_solve,
+  "linalg_matrix_exp.default": linear.matrix_exp,
+  "linalg_qr.default": linear.qr,
+  "linalg_solve_triangular.default": linear.solve_triangular,
   "logcumsumexp.default": _logcumsumexp,
+  "lu_unpack.default": linear.lu_unpack,
   "masked_scatter.default": _masked_scatter,
   "median.default": _median(skip=False),
   "median.dim": _median_along(skip=False),
@@ -445,5 +353,12 @@ DECOMPOSITIONS: dict[str, Callable[..., Any]] = {
   "put.default": _put,
   "repeat_interleave.Tensor": _repeated,
   "rrelu_with_noise_functional.default": _rrelu,
-  "special_erfcx.default": _double(_erfcx),
+  "special_erfcx.default": special.double(special.erfcx),
+  "special_i0e.default": special.i0e,
+  "special_i1.default": special.i1,
+  "special_i1e.default": special.i1e,
+  "special_modified_bessel_i0.default": special.i0,
+  "special_modified_bessel_i1.default": special.i1,
+  "special_ndtri.default": special.double(special.ndtri),
+  "triangular_solve.default": linear.triangular_solve,
 }

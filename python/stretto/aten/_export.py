@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch._higher_order_ops import effects
 from torch.export import ExportedProgram
 
 from stretto._errors import InvalidArgumentError, UnsupportedError
@@ -18,6 +20,8 @@ from stretto.aten._control import inline_control_flow
 from stretto.aten._decompositions import DECOMPOSITIONS
 from stretto.aten._state import shared, tensors_of
 from stretto.aten._table import KEPT
+
+_one_at_a_time = threading.RLock()
 
 
 def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any],
@@ -65,7 +69,7 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
       table[operator] = function
   program = copy.copy(program)
   program.example_inputs = None  # without them PyTorch traces no checks of the arguments
-  with torch.no_grad(), _quiet():
+  with torch.no_grad(), _quiet(), _unchecked():
     try:
       program = program.run_decompositions(table)
     except Exception as error:
@@ -81,6 +85,24 @@ def _operator(name: str) -> Any:
   """None where this version of PyTorch has no such operator."""
   packet, overload = name.rsplit(".", 1)
   return getattr(getattr(torch.ops.aten, packet, None), overload, None)
+
+
+@contextmanager
+def _unchecked() -> Iterator[None]:
+  """Without the effect that PyTorch sees in the checks of torch.linalg, which `_decompositions.py`
+  leaves out."""
+  name = "aten::_linalg_check_errors"
+  register = getattr(effects, "_register_effectful_op", None)
+  effect = getattr(effects, "_get_effect", lambda _: None)(name)
+  if register is None or effect is None:
+    yield
+    return
+  with _one_at_a_time:
+    register(name, None)
+    try:
+      yield
+    finally:
+      register(name, effect)
 
 
 @contextmanager

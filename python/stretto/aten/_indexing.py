@@ -10,6 +10,7 @@ import torch
 
 from stretto._errors import UnsupportedError
 from stretto.aten._builder import Builder, Operand, Value
+from stretto.aten._counted import true_places
 from stretto.aten._elementwise import divide, is_float
 
 
@@ -91,12 +92,24 @@ def _places(b: Builder, x: Value,
       axis += 1
       continue
     if index.dtype == "bool":
-      raise UnsupportedError("the number of results of an index of truth values is not known when "
-                             "the module is optimised; torch.where keeps the shape")
+      for part in true_places(b, index, _count(b, x, indices)):
+        axes.append(axis)
+        found.append(part)
+        axis += 1
+      continue
     axes.append(axis)
     found.append(_integers(b, index))
     axis += 1
   return axes, found
+
+
+def _count(b: Builder, x: Value, indices: Sequence[Value | None]) -> int:
+  """How many results an index of truth values has, by the shape of all results."""
+  given = [(i, index.rank if index.dtype == "bool" else 1) for i, index in enumerate(indices)
+           if index is not None]
+  others = x.rank - sum(rank for _, rank in given)  # axes without an index
+  together = [i for i, _ in given] == list(range(given[0][0], given[0][0] + len(given)))
+  return b.shape[(given[0][0] if together else 0) + len(b.shape) - others - 1]
 
 
 def _indexed_first(b: Builder, x: Value, axes: Sequence[int],
@@ -138,11 +151,14 @@ def index_put(b: Builder, x: Value, indices: Sequence[Value | None], values: Val
   values = b.cast(values, x.dtype)
   mask = indices[0] if len(indices) == 1 else None
   if mask is not None and mask.dtype == "bool":
-    if accumulate or values.rank > 0 and values.shape != (1,):
-      raise UnsupportedError("only one number can be put where an index of truth values is true; "
-                             "torch.where takes a tensor")
+    if accumulate:
+      raise UnsupportedError("nothing can be added where an index of truth values is true; "
+                             "torch.where chooses between a sum and the tensor")
+    if values.rank > x.rank - mask.rank and values.shape[0] != 1:
+      return _put_in_order(b, x, mask, values)
     wide = b.reshape(mask, mask.shape + (1,) * (x.rank - mask.rank))
-    return b.node("Where", wide, b.reshape(values, ()), x)
+    values = b.reshape(values, values.shape[-(x.rank - mask.rank):] if x.rank > mask.rank else ())
+    return b.node("Where", wide, values, x)
   axes, found = _places(b, x, indices)
   front, places, shape = _indexed_first(b, x, axes, found)
   rest = front.shape[len(axes):]
@@ -157,6 +173,21 @@ def index_put(b: Builder, x: Value, indices: Sequence[Value | None], values: Val
   y = b.node("ScatterND", front, places, values, reduction="add" if accumulate else "none")
   order = [*axes, *(a for a in range(x.rank) if a not in axes)]
   return b.transpose(y, [order.index(a) for a in range(x.rank)])
+
+
+def _put_in_order(b: Builder, x: Value, mask: Value, values: Value) -> Value:
+  """Rows of `values` one after the other, where the mask is true."""
+  size = math.prod(mask.shape)
+  flat = b.reshape(mask, (size,))
+  one = b.scalar(1, "int64")
+  place = b.node("Sub", b.node("CumSum", b.cast(flat, "int64"), b.scalar(0, "int64")), one)
+  # So that there is one to take where none is put.
+  values = b.concat([values, b.expand(b.scalar(0, values.dtype), (1, *values.shape[1:]))], 0)
+  rows = b.node("Gather", values, b.node("Max", place, b.scalar(0, "int64")), axis=0)
+  rest = x.shape[mask.rank:]
+  rows = b.expand(b.reshape(rows, (*mask.shape, *rows.shape[1:])), (*mask.shape, *rest))
+  wide = b.reshape(mask, mask.shape + (1,) * len(rest))
+  return b.node("Where", wide, rows, x)
 
 
 def gather(b: Builder, x: Value, dim: int, index: Value, **_: Any) -> Value:

@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,9 +17,12 @@ from stretto._errors import InvalidArgumentError
 from stretto._model import Model
 from stretto._paths import path_text
 from stretto.aten._builder import COMPLEX, HALF
+from stretto.aten._signature import Input, Output
 from stretto.aten._state import State, check_writable, shared, write_back
-from stretto.aten._translate import Input, Output
 from stretto.aten._variants import Variant, Variants
+
+if TYPE_CHECKING:
+  from stretto.aten._staged import StagedSizes
 
 
 class OptimizedModule(Model):
@@ -35,9 +38,9 @@ class OptimizedModule(Model):
   `PATH_in` and an output `PATH_out`, which a `Context` carries on from call to call.
   """
 
-  def __init__(self, first: Variant, variants: Variants | None, in_spec: pytree.TreeSpec,
-               out_spec: pytree.TreeSpec, forward: Callable[..., Any] | None,
-               state: State) -> None:
+  def __init__(self, first: Variant, variants: Variants | StagedSizes | None,
+               in_spec: pytree.TreeSpec, out_spec: pytree.TreeSpec,
+               forward: Callable[..., Any] | None, state: State) -> None:
     super().__init__(first.session)
     self._first = first
     self._variants = variants
@@ -161,12 +164,28 @@ def dense_tensors(inputs: Sequence[Input], leaves: Sequence[Any]) -> list[torch.
 def run_dense(session: _stretto.Session, tensors: Sequence[torch.Tensor],
               outputs: Sequence[Output]) -> list[Any]:
   """Results without their containers, from tensors of `dense`."""
-  results = [torch.empty(o.shape, dtype=torch.float32 if o.dtype in HALF else o.dtype)
+  if any(o.shape is None for o in outputs):
+    return _of_any_size(session, tensors, outputs)
+  results = [torch.empty(o.shape or (), dtype=torch.float32 if o.dtype in HALF else o.dtype)
              for o in outputs if o.dtype is not None]
   session.run_at([t.data_ptr() for t in tensors], [r.data_ptr() for r in results])
   computed = iter(results)
   flat = [o.constant if o.dtype is None else next(computed) for o in outputs]
   return [r.to(o.dtype) if o.dtype in HALF else r for o, r in zip(outputs, flat)]
+
+
+def _of_any_size(session: _stretto.Session, tensors: Sequence[torch.Tensor],
+                 outputs: Sequence[Output]) -> list[Any]:
+  """The same where only the run tells the sizes of results."""
+  found = iter(session.run([array(x) for x in tensors]))
+  flat = []
+  for o in outputs:
+    if o.dtype is None:
+      flat.append(o.constant)
+      continue
+    x = torch.from_numpy(next(found))
+    flat.append(torch.view_as_complex(x) if o.dtype in COMPLEX else x.to(o.dtype))
+  return flat
 
 
 def _same(spec: Input, leaf: Any) -> bool:

@@ -35,6 +35,12 @@ def is_symbolic(program: ExportedProgram) -> bool:
   return any(is_open(sizes) for _, sizes in input_sizes(program))
 
 
+def run_sizes(program: ExportedProgram) -> list[Any]:
+  """Symbols of the sizes that depend on the values of tensors, so that only a run tells them."""
+  return list(dict.fromkeys(symbol for node in program.graph.nodes
+                            for symbol in node.meta.get("unbacked_bindings") or {}))
+
+
 def text(program: ExportedProgram, sizes: Sequence[Size]) -> str:
   """The sizes in the form that `stretto.optimize` takes as shapes: "batch:1..8x3x224x224"."""
   words = []

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stretto.aten import _convolution as convolution
+from stretto.aten import _counted as counted
 from stretto.aten import _elementwise as elementwise
 from stretto.aten import _generators as generators
 from stretto.aten import _indexing as indexing
@@ -269,6 +270,13 @@ TABLE: dict[str, Callable[..., Any]] = {
   "scatter.value": indexing.scatter,
   "scatter_add.default": indexing.scatter_add,
   "scatter_reduce.two": indexing.scatter_reduce,
+  # Results whose size only a run tells.
+  "masked_select.default": counted.masked_select,
+  "nonzero.default": counted.nonzero,
+  "repeat_interleave.Tensor": counted.repeat_interleave,
+  "_unique2.default": counted.unique,
+  "unique_consecutive.default": counted.unique_consecutive,
+  "unique_dim.default": counted.unique_along,
   # Pools and resampling.
   "_upsample_bicubic2d_aa.default": pooling.upsample_smoothed("_upsample_bicubic2d_aa"),
   "_upsample_bilinear2d_aa.default": pooling.upsample_smoothed("_upsample_bilinear2d_aa"),

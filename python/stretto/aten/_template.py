@@ -8,12 +8,11 @@ shapes of its inputs. A number that is none of these is refused.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -24,9 +23,11 @@ from torch.utils import _pytree as pytree
 
 from stretto import _stretto
 from stretto._errors import Error, InternalError, InvalidArgumentError, UnsupportedError
-from stretto.aten._builder import COMPLEX, Builder, Value, engine_shape
+from stretto.aten._builder import engine_shape
 from stretto.aten._expressions import Expression, Found, find, sizes_of
-from stretto.aten._sizes import at_sizes, expression_of, input_sizes, size_ranges
+from stretto.aten._signature import Input, Output
+from stretto.aten._sizes import at_sizes, expression_of, input_sizes, run_sizes, size_ranges
+from stretto.aten._template_builders import Call, Recorder, Writer
 from stretto.aten._translate import OpenSizes, translate_program
 
 # Graphs that have to agree on an expression, and how few may.
@@ -53,12 +54,16 @@ class Template:
 
   Attributes:
     graph: to be written as ONNX.
+    inputs: of the graph, with one of the shapes.
+    outputs: likewise.
     trials: shapes of the inputs, and of the outputs that they lead to.
     doubtful: sizes for which the program itself becomes a graph of another form, so that nothing
       but its results can be compared.
   """
 
   graph: _stretto.GraphBuilder
+  inputs: list[Input]
+  outputs: list[Output]
   trials: list[tuple[list[tuple[int, ...]], list[tuple[int, ...]]]]
   doubtful: list[dict[Any, int]]
 
@@ -71,7 +76,7 @@ def make_template(program: ExportedProgram, name: str, output_names: Sequence[st
     program: its nodes have been through `decomposed`.
     name: of the model.
     output_names: one per result.
-    first: the sizes that the model was optimised for.
+    first: the sizes that the model was optimised for, and any for those that only a run tells.
 
   Raises:
     UnsupportedError: the program is another one for other sizes; the text says which part.
@@ -85,18 +90,19 @@ def make_template(program: ExportedProgram, name: str, output_names: Sequence[st
   weights = {tensor.untyped_storage().data_ptr()
              for tensor in (*program.state_dict.values(), *program.constants.values())
              if isinstance(tensor, torch.Tensor)}
-  alike: dict[Any, list[tuple[dict[Any, int], list[_Call]]]] = {}
-  chosen: list[tuple[dict[Any, int], list[_Call]]] = []
+  alike: dict[Any, list[tuple[dict[Any, int], list[Call]]]] = {}
+  chosen: list[tuple[dict[Any, int], list[Call]]] = []
   failure: Error | None = None
 
-  def recorded(values: Mapping[Any, int]) -> list[_Call]:
-    calls: list[_Call] = []
+  def recorded(values: Mapping[Any, int]) -> list[Call]:
+    calls: list[Call] = []
     translate_program(program, name, output_names, values,
-                      OpenSizes(nodes, partial(_Recorder, calls=calls, weights=weights)))
+                      OpenSizes(nodes, partial(Recorder, calls=calls, weights=weights)))
     return calls
 
   ranges = size_ranges(program, first)
-  for values in _points(ranges):
+  runs = run_sizes(program)
+  for values in (*_points(ranges), *_tied(_points(ranges), runs)):
     try:
       calls = recorded(values)
     except (InternalError, InvalidArgumentError, UnsupportedError) as error:
@@ -113,8 +119,11 @@ def make_template(program: ExportedProgram, name: str, output_names: Sequence[st
   planned(chosen)  # refuses tables that depend on sizes before they are made for large ones
   # What is drawn is neither very small nor large, where remainders and limits show.
   ends = [dict(first), *_ends(first, ranges)]
+  beyond = list(_beyond(_numbers_of(program, nodes), chosen[0][0], ranges))
+  if runs:  # those of a run may be too large for the sizes of inputs
+    ends, beyond = [], [*ends, *beyond]
   looked = [(values, recorded(values)) for values in ends]
-  for values in _beyond(_numbers_of(program, nodes), chosen[0][0], ranges):
+  for values in beyond:
     try:
       looked.append((values, recorded(values)))
     except (InternalError, InvalidArgumentError, UnsupportedError):
@@ -123,15 +132,16 @@ def make_template(program: ExportedProgram, name: str, output_names: Sequence[st
   plan = planned([*chosen, *(one for one in looked if _form(one[1]) == form)])
   doubtful: list[dict[Any, int]] = []
   for values, calls in looked:
-    if _form(calls) != form and values != first and _allowed(values, ranges):
+    if _form(calls) != form and values != first and _allowed(values, ranges) and not runs:
       tried = _small_enough(program, name, values, calls, ranges, recorded)
       if tried not in doubtful:
         doubtful.append(tried)
   symbols = {size: (input_name, axis) for input_name, sizes in reversed(input_sizes(program))
              for axis, size in reversed(list(enumerate(sizes))) if not isinstance(size, int)}
   made = translate_program(program, name, output_names, chosen[0][0],
-                           OpenSizes(nodes, partial(_Writer, plan=plan, symbols=symbols)))
-  return Template(made.graph, [_trial(program, end) for end in ends], doubtful)
+                           OpenSizes(nodes, partial(Writer, plan=plan, symbols=symbols)))
+  return Template(made.graph, made.inputs, made.outputs, [_trial(program, end) for end in ends],
+                  doubtful)
 
 
 def _depending(program: ExportedProgram) -> set[str]:
@@ -171,6 +181,13 @@ def _points(ranges: _Ranges) -> Iterator[dict[Any, int]]:
       yield values
     if len(seen) == _TRIES:
       return
+
+
+def _tied(points: Iterator[dict[Any, int]], symbols: Sequence[Any]) -> Iterator[dict[Any, int]]:
+  """The same with equal sizes for these symbols, as a sum of what two masks pick out needs."""
+  if len(symbols) > 1:
+    for values in points:
+      yield {**values, **dict.fromkeys(symbols, values[symbols[0]])}
 
 
 def _ends(first: Mapping[Any, int], ranges: _Ranges) -> Iterator[dict[Any, int]]:
@@ -228,8 +245,8 @@ def _allowed(values: Mapping[Any, int], ranges: _Ranges) -> bool:
 
 
 def _small_enough(program: ExportedProgram, name: str, values: dict[Any, int],
-                  calls: Sequence[_Call], ranges: _Ranges,
-                  recorded: Callable[[Mapping[Any, int]], list[_Call]]) -> dict[Any, int]:
+                  calls: Sequence[Call], ranges: _Ranges,
+                  recorded: Callable[[Mapping[Any, int]], list[Call]]) -> dict[Any, int]:
   """These sizes, or some of which but one are smaller and that lead to a graph of the same form.
 
   Raises:
@@ -278,181 +295,18 @@ def _trial(program: ExportedProgram, values: Mapping[Any, int]
   return [shape(node) for node in inputs], [shape(node) for node in outputs]
 
 
-@dataclass(frozen=True)
-class _Call:
-  """What a function of the table asked the builder for.
-
-  Attributes:
-    form: what is the same in graphs of one form.
-    numbers: what may differ between them.
-    rest: what may not, though the graphs have one form.
-    place: for messages.
-  """
-
-  form: tuple[Any, ...]
-  place: str
-  numbers: tuple[Any, ...] = ()
-  rest: Any = field(default=None)
-
-
-class _Recorder(Builder):
-  """Writes down what it is asked for."""
-
-  def __init__(self, graph: _stretto.GraphBuilder, calls: list[_Call],
-               weights: AbstractSet[int]) -> None:
-    super().__init__(graph)
-    self._calls = calls
-    self._weights = weights
-
-  def nodes(self, op: str, inputs: Sequence[Value | None], outputs: int,
-            **attributes: Any) -> list[Value]:
-    ids = tuple(None if x is None else x.id for x in inputs)
-    self._calls.append(_Call((op, ids, outputs), f"{op} of {self.name}", rest=attributes))
-    return super().nodes(op, inputs, outputs, **attributes)
-
-  def ints(self, values: Any) -> Value:
-    values = tuple(values)
-    self._calls.append(_Call(("ints", len(values)), self.name, values))
-    return super().tensor(torch.tensor(values, dtype=torch.int64), f"{self.name}.sizes")
-
-  def scalar(self, number: float | bool, dtype: str) -> Value:
-    self._calls.append(_Call(("scalar", dtype), self.name, (number,)))
-    return super().tensor(_scalar(number, dtype), f"{number}")
-
-  def causal(self, rows: int, columns: int) -> Value:
-    return _causal(self, rows, columns)
-
-  def tensor(self, tensor: torch.Tensor, name: str = "") -> Value:
-    value = super().tensor(tensor, name)
-    # Memory of the module is the same in all graphs.
-    same = tensor.untyped_storage().data_ptr() in self._weights
-    content = (tensor.data_ptr(), tensor.shape, tensor.stride()) if same else _content(tensor)
-    self._calls.append(_Call(("tensor", value.id), name or self.name, rest=content))
-    return value
-
-
-class _Writer(Builder):
-  """Computes the numbers that depend on sizes in the graph.
-
-  Args:
-    plan: per call of the recorder the numbers that it had, or what they are made of.
-    symbols: an input and an axis of each size.
-  """
-
-  def __init__(self, graph: _stretto.GraphBuilder, plan: Sequence[tuple[Found, ...] | None],
-               symbols: Mapping[Any, tuple[str, int]]) -> None:
-    super().__init__(graph)
-    self._plan = iter(plan)
-    self._symbols = symbols
-    self._inputs: dict[str, Value] = {}
-    self._made: dict[Expression, Value] = {}
-
-  def input(self, name: str, dtype: torch.dtype, shape: Sequence[int]) -> Value:
-    self._inputs[name] = super().input(name, dtype, shape)
-    return self._inputs[name]
-
-  def nodes(self, op: str, inputs: Sequence[Value | None], outputs: int,
-            **attributes: Any) -> list[Value]:
-    next(self._plan)
-    return super().nodes(op, inputs, outputs, **attributes)
-
-  def tensor(self, tensor: torch.Tensor, name: str = "") -> Value:
-    next(self._plan)
-    return super().tensor(tensor, name)
-
-  def ints(self, values: Any) -> Value:
-    found = next(self._plan)
-    assert found is not None
-    if all(isinstance(one, int) for one in found):
-      return super().tensor(torch.tensor(found, dtype=torch.int64), f"{self.name}.sizes")
-    return self._computed(found)
-
-  def scalar(self, number: float | bool, dtype: str) -> Value:
-    found = next(self._plan)
-    assert found is not None
-    if not isinstance(found[0], Expression):
-      return super().tensor(_scalar(number, dtype), f"{number}")
-    size = self._own("Squeeze", self._size(found[0]))
-    return size if dtype == "int64" else self._own("Cast", size, to=dtype)
-
-  def causal(self, rows: int, columns: int) -> Value:
-    return _causal(self, rows, columns)
-
-  def _own(self, op: str, *inputs: Value, **attributes: Any) -> Value:
-    """A node that no call of the recorder stands for."""
-    name, self.name = self.name, f"{self.name}.{op.lower()}_of_sizes"
-    made = super().nodes(op, inputs, 1, **attributes)[0]
-    self.name = name
-    return made
-
-  def _numbers(self, numbers: Sequence[int]) -> Value:
-    return super().tensor(torch.tensor(numbers, dtype=torch.int64), f"{self.name}.sizes")
-
-  def _computed(self, found: Sequence[Found]) -> Value:
-    """A list of integers."""
-    parts: list[Value] = []
-    plain: list[int] = []
-    for one in (*found, None):
-      if isinstance(one, int):
-        plain.append(one)
-        continue
-      if plain:
-        parts.append(self._numbers(plain))
-        plain = []
-      if isinstance(one, Expression):
-        parts.append(self._size(one))
-    return parts[0] if len(parts) == 1 else self._own("Concat", *parts, axis=0)
-
-  def _size(self, expression: Expression) -> Value:
-    """A list of this one integer."""
-    if expression not in self._made:
-      if expression.op == "size":
-        name, axis = self._symbols[expression.parts[0]]
-        made = self._own("Shape", self._inputs[name], start=axis, end=axis + 1)
-      else:
-        parts = [self._numbers([part]) if isinstance(part, int) else self._size(part)
-                 for part in expression.parts]
-        if expression.op == "FloorDiv":
-          # Rounds down, where a division of integers in ONNX rounds towards zero.
-          rest = self._own("Mod", *parts)
-          made = self._own("Div", self._own("Sub", parts[0], rest), parts[1])
-        else:
-          made = parts[0]
-          for part in parts[1:]:
-            made = self._own(expression.op, made, part)
-      self._made[expression] = made
-    return self._made[expression]
-
-
-def _scalar(number: float | bool, dtype: str) -> torch.Tensor:
-  return torch.tensor(number, dtype=getattr(torch, dtype))
-
-
-def _causal(b: Builder, rows: int, columns: int) -> Value:
-  seen = b.node("Expand", b.scalar(True, "bool"), b.ints((rows, columns)))
-  return b.node("Trilu", seen, b.scalar(0, "int64"), upper=0)
-
-
-def _content(tensor: torch.Tensor) -> tuple[Any, ...]:
-  plain = tensor.detach().resolve_conj().resolve_neg()
-  if plain.dtype in COMPLEX:
-    plain = torch.view_as_real(plain)
-  data = plain.contiguous().reshape(-1).view(torch.uint8).numpy()
-  return str(tensor.dtype), tuple(tensor.shape), hashlib.blake2b(data.tobytes()).digest()
-
-
-def _form(calls: Sequence[_Call]) -> tuple[Any, ...]:
+def _form(calls: Sequence[Call]) -> tuple[Any, ...]:
   return tuple(call.form for call in calls)
 
 
-def _plan(program: ExportedProgram, name: str, alike: Sequence[tuple[dict[Any, int], list[_Call]]]
+def _plan(program: ExportedProgram, name: str, alike: Sequence[tuple[dict[Any, int], list[Call]]]
           ) -> list[tuple[Found, ...] | None]:
   """Per call of graphs of one form what its numbers are made of."""
   known = sizes_of(program, [values for values, _ in alike])
   return [_planned(name, same, known) for same in zip(*(calls for _, calls in alike))]
 
 
-def _planned(name: str, same: Sequence[_Call],
+def _planned(name: str, same: Sequence[Call],
              known: Sequence[tuple[Expression, Sequence[int]]]) -> tuple[Found, ...] | None:
   """What the numbers of one call are made of, which all graphs have."""
   if any(call.rest != same[0].rest for call in same):

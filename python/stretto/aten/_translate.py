@@ -27,6 +27,7 @@ from stretto.aten._builder import (
   engine_shape,
 )
 from stretto.aten._places import label, place
+from stretto.aten._signature import Input, Output
 from stretto.aten._sizes import fixed
 from stretto.aten._state import changed_state, changes
 from stretto.aten._table import OF_SIZES, TABLE
@@ -41,41 +42,6 @@ _CHECKS = ("_assert_async.msg", "_assert_scalar.default", "_assert_tensor_metada
 
 # Arguments that say what PyTorch's description of the result says too, or where it lies.
 _IMPLIED = ("dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking")
-
-
-@dataclass(frozen=True)
-class Input:
-  """An argument of the module, once containers are flat.
-
-  Attributes:
-    name: of the graph's input; of a constant what PyTorch calls it.
-    dtype: the element type that the module takes; None for a constant.
-    shape: its shape.
-    constant: what an argument that is no tensor was when the module was traced.
-    state: the path of the tensor of the module that this is, and no argument: one that the module
-      changes. These come first.
-  """
-
-  name: str
-  dtype: torch.dtype | None
-  shape: tuple[int, ...] = ()
-  constant: Any = None
-  state: str | None = None
-
-
-@dataclass(frozen=True)
-class Output:
-  """A result of the module, once containers are flat: a tensor, or something that never changes.
-
-  Attributes:
-    becomes: the place among the inputs of the tensor that this is the new content of, where it is
-      no result. These come first.
-  """
-
-  dtype: torch.dtype | None
-  shape: tuple[int, ...] = ()
-  constant: Any = None
-  becomes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -130,9 +96,8 @@ def translate_program(program: ExportedProgram, name: str, output_names: Sequenc
       known[spec.arg.name] = (spec.target, tensor)
     else:
       if spec.kind == InputKind.TOKEN:
-        raise UnsupportedError(f"{name}: the module does more than give results, as "
-                               "torch.linalg.inv and solve do, which check their arguments; run "
-                               "that part in PyTorch")
+        raise UnsupportedError(f"{name}: the module does more than give results, such as to print "
+                               "something; run that part in PyTorch")
       raise UnsupportedError(f"{name}: {spec.target}: objects in a program are not supported")
   graph = fixed(program.graph, values) if values else program.graph
   targets = changes(program, name)
@@ -200,6 +165,7 @@ class _Walk:
   def check_operators(self, program: torch.fx.Graph) -> None:
     """Raises one error for all operators that are neither in the table nor computed beforehand."""
     known: set[Node] = set()
+    of_sizes: set[Node] = set()  # and of nothing else
     missing: dict[str, list[Node]] = {}
     for node in program.nodes:
       if node.op == "placeholder":
@@ -210,6 +176,9 @@ class _Walk:
       elif node.op == "call_function":
         constant = (all(n in known for n in node.all_input_nodes) and _is_pure(node)
                     and node.name not in self._open)
+        if node.name in self._open and _is_pure(node) and all(
+            n in known or n in of_sizes for n in node.all_input_nodes):
+          of_sizes.add(node)
         if constant:
           known.add(node)
         elif node.target is not operator.getitem and self._function(node) is None:
@@ -219,9 +188,8 @@ class _Walk:
     if not missing:
       return
     lines = []
-    # Sizes of tensors whose shape depends on values, and checks of them, are not told: only what
-    # gives such tensors is.
-    # Nor are graphs in the graph: the operator that takes them is.
+    # Sizes that depend on values, and checks of them, are not told: only what gives them is. Nor
+    # are graphs in the graph: the operator that takes them is.
     told = {name: nodes for name, nodes in missing.items()
             if not _is_of_sizes(nodes[0]) and nodes[0].op != "get_attr"}
     missing = told or missing
@@ -229,7 +197,7 @@ class _Walk:
       places = ", ".join(place(node) for node in nodes[:3])
       more = f" and {len(nodes) - 3} more" if len(nodes) > 3 else ""
       lines.append(f"{name} at {places}{more}")
-    if self._open:
+    if all(nodes[0] in of_sizes for nodes in missing.values()):
       raise UnsupportedError(
         f"{self.name}: PyTorch computes what depends on nothing but dynamic sizes with operators "
         f"that Stretto lacks: {'; '.join(lines)}")
@@ -251,6 +219,9 @@ class _Walk:
       self._results[node] = results[index]
     elif _is_number(node):
       self._results[node] = node.meta["val"]
+      if str(node.target) == "aten._local_scalar_dense.default":
+        for symbol in node.meta.get("unbacked_bindings") or {}:
+          self._builder.count_is(symbol, self._value(node.args[0]), node.meta["val"])
     elif not _is_check(node):
       self._results[node] = self._call(node)
 
@@ -320,6 +291,7 @@ class _Walk:
       b.name += ".of_sizes"  # the other nodes keep the names that they have without this one
     fakes = node.meta["val"]
     fakes = list(fakes) if isinstance(fakes, (list, tuple)) else [fakes]
+    b.counts = list(node.meta.get("unbacked_bindings") or {})
     b.memory = _memory(node) if node.target is torch.ops.aten.as_strided.default else None
     try:
       b.results = [_description(f) for f in fakes]

@@ -70,16 +70,22 @@ void Emitter::add_node(std::string_view op, std::vector<ir::ValueId> inputs,
     narrowings.emplace_back(wide, outputs[i]);
     outputs[i] = wide;
   }
-  graph_.nodes.push_back({.op = row,
-                          .name = node_names_.unique(label, op),
-                          .inputs = std::move(inputs),
-                          .outputs = std::move(outputs),
-                          .attributes = std::move(attributes)});
+  add_described_node(*row, std::move(inputs), std::move(outputs), std::move(attributes), label);
   ir::infer_node(graph_, graph_.nodes.back());
   for (const auto& [wide, narrow] : narrowings) {
     add_cast(wide, narrow,
              value(wide).dtype == DType::kFloat32 ? widened.dtype : value(wide).dtype);
   }
+}
+
+void Emitter::add_described_node(const ir::Operator& op, std::vector<ir::ValueId> inputs,
+                                 std::vector<ir::ValueId> outputs, ir::Attributes attributes,
+                                 std::string_view name) {
+  graph_.nodes.push_back({.op = &op,
+                          .name = node_names_.unique(name, op.name),
+                          .inputs = std::move(inputs),
+                          .outputs = std::move(outputs),
+                          .attributes = std::move(attributes)});
 }
 
 void Emitter::add_cast(ir::ValueId from, ir::ValueId to, DType dtype) {

@@ -27,6 +27,10 @@ class Emitter {
   // outputs back. Throws InvalidArgument or Unsupported beginning with the node.
   void add_node(std::string_view op, std::vector<ir::ValueId> inputs,
                 std::vector<ir::ValueId> outputs, ir::Attributes attributes, std::string_view name);
+  // The same of a node whose outputs have types and shapes already: nothing is inferred.
+  void add_described_node(const ir::Operator& op, std::vector<ir::ValueId> inputs,
+                          std::vector<ir::ValueId> outputs, ir::Attributes attributes,
+                          std::string_view name);
   // False when another value has that name.
   bool rename(ir::ValueId id, std::string_view name);
 
