@@ -349,6 +349,14 @@ std::optional<Opening> find_opening(const std::vector<onnx::DeclaredInput>& decl
   return opening;
 }
 
+void feed_named(onnx::Reader& reader, const OptimizeOptions& options) {
+  std::set<std::string> names;
+  for (const auto& [name, shape] : options.shapes) names.insert(name);
+  for (const auto& [name, range] : options.ranges) names.insert(name);
+  for (const auto& [name, tensor] : options.inputs) names.insert(name);
+  reader.feed(names);
+}
+
 ImportedModel import_first(onnx::Reader& reader, const std::optional<Opening>& opening,
                            const OptimizeOptions& options) {
   onnx::ImportOptions with{.shapes = options.shapes};
@@ -375,6 +383,7 @@ ImportedModel import_first(onnx::Reader& reader, const std::optional<Opening>& o
 
 ImportedModel import_to_look_at(const std::string& onnx_path, const OptimizeOptions& options) {
   const auto reader = onnx::Reader::of_file(onnx_path);
+  feed_named(*reader, options);
   return import_first(*reader, find_opening(reader->inputs(), onnx_path, options), options);
 }
 

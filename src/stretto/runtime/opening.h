@@ -44,6 +44,9 @@ std::optional<Opening> find_opening(const std::vector<onnx::DeclaredInput>& decl
 // range has no end, or sizes depend on each other.
 std::optional<std::vector<Shape>> shapes_between(const Opening& opening, int i);
 
+// Makes inputs of those with an initialiser for which the options have an array or a shape.
+void feed_named(onnx::Reader& reader, const OptimizeOptions& options);
+
 // The model with the shapes of `opening`; without one, with what `options` says.
 ImportedModel import_first(onnx::Reader& reader, const std::optional<Opening>& opening,
                            const OptimizeOptions& options);

@@ -209,6 +209,7 @@ Model optimize_imported(ImportedModel imported, const OptimizeOptions& options, 
   }
   state->samples = std::move(kept);
   state->notes = std::move(assumed);
+  state->constant_inputs = std::move(imported.constant_inputs);
   state->report_json = report.dump();
   for (const std::string& source : imported.files) {
     state->sources.push_back(std::filesystem::absolute(source).string());
@@ -374,6 +375,7 @@ Model optimize_pictures(const std::shared_ptr<onnx::Reader>& reader, const std::
 Model optimize_onnx(std::shared_ptr<onnx::Reader> reader, const std::string& file,
                     const OptimizeOptions& options, Stages& stages) {
   try {
+  runtime::feed_named(*reader, options);
     if (!options.preprocess.empty()) return optimize_pictures(reader, file, options, stages);
     return optimize_straight(reader, reader->inputs(), file, options, stages);
   } catch (const ir::NotStraight&) {

@@ -24,6 +24,13 @@ const char* kind_of(const onnx::WireInput& declared) {
 
 }  // namespace
 
+std::shared_ptr<StagedSource> open_staged_source(const std::string& path,
+                                                 const OptimizeOptions& options) {
+  std::shared_ptr<onnx::Reader> reader = onnx::Reader::of_file(path);
+  feed_named(*reader, options);
+  return std::make_shared<StagedSource>(std::move(reader));
+}
+
 StagedFace staged_face(const onnx::Reader& reader, const onnx::Body& body, const std::string& file,
                        const OptimizeOptions& options) {
   StagedFace face;
