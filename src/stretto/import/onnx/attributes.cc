@@ -35,7 +35,7 @@ Values read_values(const Source& source, std::string_view message) {
         values.real = fields.real();
         break;
       case attribute_field::kString:
-        values.text = fields.text();
+        values.text = fields.text_value();
         break;
       case attribute_field::kInts:
         fields.integers(values.integers);
@@ -44,7 +44,7 @@ Values read_values(const Source& source, std::string_view message) {
         fields.reals(values.reals);
         break;
       case attribute_field::kStrings:
-        values.texts.emplace_back(fields.text());
+        values.texts.emplace_back(fields.text_value());
         break;
       case attribute_field::kTensor:
         values.tensor = fields.bytes();

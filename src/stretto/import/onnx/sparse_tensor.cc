@@ -9,8 +9,8 @@ namespace stretto::onnx {
 namespace {
 
 // A few bytes may describe a tensor that fills any memory. A tensor may take this many times its
-// bytes in the file (models keep one weight in ten to one in a hundred), and all of a model together
-// so many bytes more.
+// bytes in the file (models keep one weight in ten to one in a hundred), and all of a model
+// together so many bytes more.
 constexpr int64_t kExpansion = 256;
 constexpr int64_t kMaxExcessBytes = int64_t{256} << 20;
 
@@ -81,9 +81,9 @@ Tensor TensorReader::read_sparse(std::string_view message) {
   const auto rank = static_cast<int64_t>(dims.size());
   const bool is_linear = indices.shape() == Shape{given};
   if (indices.dtype() != DType::kInt64 || !(is_linear || indices.shape() == Shape{given, rank})) {
-    fail(fmt::format("its indices are {} {}, expected int64 {} or {}",
-                     dtype_name(indices.dtype()), shape_text(indices.shape()),
-                     shape_text(Shape{given}), shape_text(Shape{given, rank})));
+    fail(fmt::format("its indices are {} {}, expected int64 {} or {}", dtype_name(indices.dtype()),
+                     shape_text(indices.shape()), shape_text(Shape{given}),
+                     shape_text(Shape{given, rank})));
   }
   const auto width = static_cast<int64_t>(dtype_bytes(values.dtype()));
   const int64_t in_file = given * width + indices.count() * static_cast<int64_t>(sizeof(int64_t));
@@ -102,8 +102,7 @@ Tensor TensorReader::read_sparse(std::string_view message) {
   for (int64_t i = 0; i < given; ++i) {
     const auto at = static_cast<size_t>(i);
     const int64_t place =
-        is_linear ? list[at]
-                  : place_of(list.subspan(at * dims.size(), dims.size()), dims);
+        is_linear ? list[at] : place_of(list.subspan(at * dims.size(), dims.size()), dims);
     if (place < 0 || place >= count) fail(fmt::format("index {} lies outside", i));
     std::memcpy(to + place * width, from + i * width, static_cast<size_t>(width));
   }
