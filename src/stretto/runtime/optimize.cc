@@ -316,8 +316,9 @@ Model optimize_straight(const std::shared_ptr<onnx::Reader>& reader,
     try {
       return optimize_imported(std::move(imported), how, stages, runtime::siblings_of(by_shape));
     } catch (const std::bad_alloc&) {
-      if (!opening || opening->guess.empty()) throw;
-      throw_unsupported("{}: there is too little memory ({})", file, opening->guess);
+      if (!opening || opening->guesses.empty()) throw;
+      throw_unsupported("{}: there is too little memory ({})", file,
+                        runtime::memory_advice(*opening));
     }
   };
   if (!by_shape) return optimized(options);
@@ -374,8 +375,8 @@ Model optimize_pictures(const std::shared_ptr<onnx::Reader>& reader, const std::
 
 Model optimize_onnx(std::shared_ptr<onnx::Reader> reader, const std::string& file,
                     const OptimizeOptions& options, Stages& stages) {
-  try {
   runtime::feed_named(*reader, options);
+  try {
     if (!options.preprocess.empty()) return optimize_pictures(reader, file, options, stages);
     return optimize_straight(reader, reader->inputs(), file, options, stages);
   } catch (const ir::NotStraight&) {

@@ -42,7 +42,9 @@ StagedFace staged_face(const onnx::Reader& reader, const onnx::Body& body, const
     if (input.shape || options.shapes.contains(input.name)) shaped.push_back(input);
   }
   const auto opening = find_opening(shaped, file, options);
-  if (opening && !opening->guess.empty() && !opening->fixed()) face.notes.push_back(opening->guess);
+  if (opening && !opening->fixed()) {
+    for (const Opening::Guess& guess : opening->guesses) face.notes.push_back(guess.advice);
+  }
   for (size_t i = 0; i < reader.inputs().size(); ++i) {
     const onnx::DeclaredInput& declared = reader.inputs()[i];
     const onnx::WireInput& wire = body.inputs()[i];
