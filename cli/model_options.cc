@@ -218,6 +218,14 @@ std::vector<Tensor> arrange_for_run(const Model& model, const std::map<std::stri
 
 std::vector<Tensor> arrange_inputs(const Model& model, const std::map<std::string, Tensor>& given,
                                    std::vector<std::string>* made_up) {
+  for (const std::string& name : model.state().constant_inputs) {
+    if (!given.contains(name)) continue;
+    throw_invalid(
+        "inputs: the ONNX file has a value for input {}, which became a constant; optimise the "
+        "file "
+        "with --input {}=FILE to give other values",
+        name, name);
+  }
   if (model.staged()) return arrange_for_run(model, given, made_up);
   std::map<std::string, Tensor> tensors = given;
   if (const auto* pictures = model.state().pictures.get()) {

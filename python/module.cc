@@ -407,6 +407,8 @@ NB_MODULE(_stretto, m) {
       .def_prop_ro("name", [](const ModelSession& s) { return s.model().name(); })
       .def_prop_ro("threads", [](const ModelSession& s) { return s.model().threads(); })
       .def_prop_ro("notes", [](const ModelSession& s) { return s.model().notes(); })
+      .def_prop_ro("constant_inputs",
+                   [](const ModelSession& s) { return s.model().state().constant_inputs; })
       .def_prop_ro("weight_bytes", [](const ModelSession& s) { return s.model().weight_bytes(); })
       .def_prop_ro("shared_weight_bytes",
                    [](const ModelSession& s) {

@@ -73,7 +73,8 @@ def optimize(
       with, by input name; float64 is rounded where the model takes float32, and the log says so.
       None: they are made up, and the report says so. `Model.save` stores them in the artefact if
       they take 8 MiB or less together, so do not give data here that users of the artefact must not
-      see.
+      see. An input for which the file has a value (an initialiser) is a constant, unless it is
+      named here or in `shapes`: then every call is given it.
     kwargs: keyword arguments of a module, besides positional ones in `inputs`.
     dynamic_shapes: which dimensions of a module's inputs may differ from call to call, as
       `torch.export.export` takes it: `({0: torch.export.Dim("batch", max=64)},)`. The model is

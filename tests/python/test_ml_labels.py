@@ -102,3 +102,16 @@ def test_one_hot_encoders_of_strings():
   values = np.array([["a", "x"], ["b", "a"]], object)
   np.testing.assert_array_equal(stretto.optimize(model, tuning="off")(values),
                                 expected(model, {"x": values})[0])
+
+
+def test_labels_with_zero_characters():
+  """A label may hold any character: onnx's reference and scikit-learn take them."""
+  rng = np.random.default_rng(7)
+  labels = ["a\0b", "a", "\0"]
+  model = forest(labels, zipmap=False, kind="LinearClassifier")
+  x = ml.rows(rng, 40, 3)
+  got = stretto.optimize(model, {"x": x}, tuning="off").run({"x": x})
+  whole = stretto.optimize(forest([0, 1, 2], zipmap=False, kind="LinearClassifier"), {"x": x},
+                           tuning="off").run({"x": x})
+  assert list(got["label"]) == [labels[i] for i in whole["label"]]
+  assert set(got["label"]) == set(labels)

@@ -292,3 +292,17 @@ def test_an_opset_that_nobody_knows_is_noted():
                    [("y", FLOAT, None)], opset=99)
   optimised = stretto.optimize(model, tuning="off")
   assert any("opset 99 is newer than" in note for note in optimised.notes)
+
+
+@pytest.mark.parametrize("op", ["GatherElements", "ScatterElements", "Gather"])
+def test_indices_of_an_axis_of_one_place(op):
+  """Made-up indices were 1."""
+  inputs = ["x", "i", "u"] if op == "ScatterElements" else ["x", "i"]
+  model = model_of([helper.make_node("Reshape", ["j", "shape"], ["i"]),
+                    helper.make_node(op, inputs, ["y"], axis=1)],
+                   [("x", FLOAT, [3, 1]), ("j", INT64, [3])] +
+                   ([("u", FLOAT, [3, 1])] if "u" in inputs else []), [("y", FLOAT, None)],
+                   {"shape": np.array([3, 1], np.int64)})
+  feeds = {"x": random(3, 1), "j": np.zeros(3, np.int64), "u": random(3, 1) + 1}
+  feeds = {name: feeds[name] for name in (["x", "j", "u"] if "u" in inputs else ["x", "j"])}
+  assert_same(run(model, feeds), peer(model, feeds))

@@ -179,6 +179,28 @@ def test_a_guessed_size_that_does_not_fit_says_what_to_give():
   assert model.inputs[0].shape == (2, 77, 8)
 
 
+def test_the_advice_names_the_input_whose_size_does_not_fit():
+  """Of three guessed inputs only the second one meets a fixed size."""
+  nodes = [helper.make_node("Relu", ["a"], ["p"]),
+           helper.make_node("Add", ["b", "positions"], ["q"], "add"),
+           helper.make_node("Neg", ["c"], ["r"])]
+  onnx_model = model_of(nodes, [value(name, ["batch", None, 8]) for name in "abc"],
+                        [value(name, [None, None, 8]) for name in "pqr"],
+                        {"positions": np.zeros((77, 8), np.float32)})
+  with pytest.raises(stretto.InvalidArgumentError) as error:
+    stretto.optimize(onnx_model, tuning="off")
+  assert "input b takes" in str(error.value)
+  assert "input a takes" not in str(error.value) and "input c takes" not in str(error.value)
+  both = model_of([helper.make_node("MatMul", ["a", "b"], ["y"])],
+                  [value("c", ["batch", None, 8]), value("a", [None, "m"]), value("b", [4, "k"])],
+                  [value("y", [None, None])])
+  both.graph.node.append(helper.make_node("Neg", ["c"], ["r"]))
+  both.graph.output.append(value("r", [None, None, 8]))
+  with pytest.raises(stretto.InvalidArgumentError) as error:
+    stretto.optimize(both, tuning="off")
+  assert "--shape a=" in str(error.value) and "--shape c=" not in str(error.value)
+
+
 def test_an_artefact_keeps_its_dimensions_open(tmp_path):
   onnx_model = encoder()
   model = stretto.optimize(onnx_model, shapes={"x": "1..4x1..64x32"}, tuning="off")

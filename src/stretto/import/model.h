@@ -20,6 +20,9 @@ struct ImportedModel {
   // Constants of the graph are memory that its owner may change later, such as the parameters of a
   // module. Until the model is optimised nobody may; whoever keeps the graph copies them.
   bool borrows = false;
+  // Names of inputs that are constants, because the file has a value for them and nobody asked to
+  // give others (onnx::Reader::feed).
+  std::vector<std::string> constant_inputs = {};
 };
 
 }  // namespace stretto

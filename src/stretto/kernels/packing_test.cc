@@ -153,6 +153,9 @@ Forms pack_everything() {
   const ResizeProblem resize{
       .c = 8, .h = 5, .w = 6, .out_h = 9, .out_w = 13, .scale_h = 1.8, .scale_w = 13 / 6.0};
   pack_all(kResize, resize, forms);
+  ResizeProblem bytes = resize;
+  bytes.dtype = DType::kUInt8;
+  pack_all(kResize, bytes, forms);
   for (const int64_t length : {34, 96, 134}) {
     const FourierProblem p{
         .outer = 3, .size = length, .length = length, .kept = length / 2 + 1, .parts = 1};
@@ -184,6 +187,7 @@ Forms known_forms() {
       {"matmul_integer_plain.1", 0xff9b1633924e4881},
       {"recurrent_plain.1", 0x67f5c514a8a3d9a9},
       {"recurrent_steps.1", 0x885d43ecb8321c81},
+      {"resize_bytes.1", 0xdd4b317d840d0dfd},
       {"resize_taps.1", 0xc2f1faed86464499},
       {"scale_bias.1", 0xd4d403c033c15fe5},
       {"winograd.1", 0xb1a0d479a75f4cb},
@@ -210,6 +214,7 @@ Forms known_forms() {
       {"matmul_integer_plain.1", 0x63b3637d7a6591b9},
       {"recurrent_plain.1", 0xbb5a19a82cb85081},
       {"recurrent_steps.1", 0x4d679e30a9a9ba25},
+      {"resize_bytes.1", 0x4430400e603bec81},
       {"resize_taps.1", 0xc2cad7c7c2c345d1},
       {"scale_bias.1", 0x2bedf6fd1fc6e865},
       {"winograd.1", 0xc22873bedce0b28d},

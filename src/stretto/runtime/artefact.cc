@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "stretto/base/error.h"
 #include "stretto/base/file.h"
@@ -153,10 +154,14 @@ void read_staged(const json& staged, const SectionView& constants,
   const auto size = staged.at("bytes").get<uint64_t>();
   const size_t limit = constants.bytes.size();
   if (offset > limit || size > limit - offset) throw_invalid("the ONNX model lies outside");
-  content.staged_source = std::make_shared<StagedSource>(onnx::Reader::of_memory(
-      constants.bytes.subspan(offset, size), std::move(owner), content.name + ".onnx"));
-  const onnx::Body& body = *content.staged_source->body;
+  std::shared_ptr<onnx::Reader> reader = onnx::Reader::of_memory(
+      constants.bytes.subspan(offset, size), std::move(owner), content.name + ".onnx");
   content.inputs = read_face(staged.at("inputs"));
+  std::set<std::string> names;
+  for (const TensorSpec& input : content.inputs) names.insert(input.name);
+  reader->feed(names);
+  content.staged_source = std::make_shared<StagedSource>(std::move(reader));
+  const onnx::Body& body = *content.staged_source->body;
   content.outputs = read_face(staged.at("outputs"));
   const json& ranges = staged.at("ranges");
   if (content.inputs.size() != body.inputs().size() || ranges.size() != content.inputs.size() ||
@@ -208,11 +213,14 @@ void read_open(const json& open, const SectionView& constants, std::shared_ptr<c
       constants.bytes.subspan(offset, size), std::move(owner), content.name + ".onnx");
   std::vector<OpenInput> inputs;
   std::vector<Shape> first;
+  std::set<std::string> names;
   for (const json& input : open.at("inputs")) {
     inputs.push_back({.name = input.at("name").get<std::string>(),
                       .shape = parse_shape_range(input.at("range").get<std::string>())});
     first.push_back(input.at("first").get<Shape>());
+    names.insert(inputs.back().name);
   }
+  reader->feed(names);
   const std::string lengths = open.value("lengths", "");
   content.by_shape = std::make_shared<ProgramsByShape>(inputs, onnx_source(reader), lengths);
   content.by_shape->check(first);
@@ -242,6 +250,9 @@ void save_artefact(const Model::State& model, const std::string& path) {
     description["open"] = open_json(*model.by_shape, program, constants);
   } else {
     description["graph"] = ir::write_graph(*model.graph, constants);
+  }
+  if (!model.constant_inputs.empty()) {
+    description["constant_inputs"] = model.constant_inputs;
   }
   if (model.pictures) {
     description["preprocess"] = {{"input", model.pictures->index},
@@ -294,6 +305,9 @@ ArtefactContent read_artefact(std::span<const std::byte> bytes, std::shared_ptr<
     } else {
       content.graph = std::make_shared<ir::Graph>(
           ir::read_graph(description.at("graph"), sections.constants.bytes, owner, file));
+    }
+    if (description.contains("constant_inputs")) {
+      content.constant_inputs = description.at("constant_inputs").get<std::vector<std::string>>();
     }
     if (description.contains("preprocess")) {
       if (content.staged_source) throw_invalid("preprocess: a model in stages takes tensors");

@@ -26,6 +26,7 @@ struct ArtefactContent {
   std::vector<StagedInput> staged_inputs;
   std::vector<TensorSpec> inputs, outputs;
   std::shared_ptr<Siblings> siblings;
+  std::vector<std::string> constant_inputs;  // Model::State
   std::string architecture;
   kernels::Target target;
   tune::TuningCache choices;

@@ -53,7 +53,7 @@ Coverage sorted(Steps steps, std::vector<std::string> notes) {
 
 // What a run on given or made-up inputs meets.
 Coverage check_staged(const std::string& path, const OptimizeOptions& options) {
-  auto source = std::make_shared<runtime::StagedSource>(onnx::Reader::of_file(path));
+  auto source = runtime::open_staged_source(path, options);
   const runtime::StagedFace face =
       runtime::staged_face(*source->reader, *source->body, path, options);
   const auto siblings = std::make_shared<runtime::Siblings>();

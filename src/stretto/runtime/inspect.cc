@@ -34,7 +34,7 @@ void add_graph(ir::Graph graph, const OptimizeOptions& options, Inspection& insp
 
 // The pieces that a run on given or made-up inputs meets.
 Inspection inspect_staged(const std::string& path, const OptimizeOptions& options) {
-  auto source = std::make_shared<runtime::StagedSource>(onnx::Reader::of_file(path));
+  auto source = runtime::open_staged_source(path, options);
   const runtime::StagedFace face =
       runtime::staged_face(*source->reader, *source->body, path, options);
   const kernels::Target target{.isa = usable_isa(), .threads = 1};

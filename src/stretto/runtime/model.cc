@@ -150,6 +150,7 @@ Model make_model(ArtefactContent content, const LoadOptions& options) {
   state->report_json = content.report_json;
   state->graph = content.graph;
   state->samples = content.samples;
+  state->constant_inputs = content.constant_inputs;
   state->by_shape = content.by_shape;
   state->siblings = siblings_of(content.by_shape);
   const kernels::Target target = usable_target(content, options, state->notes);

@@ -50,6 +50,8 @@ struct Model::State {
   runtime::Samples samples;        // for LoadOptions::verify
   std::vector<std::string> notes;  // see Model::notes
   std::shared_ptr<runtime::StateLayouts> layouts = std::make_shared<runtime::StateLayouts>();
+  // Inputs of the ONNX file that became constants (ImportedModel), for messages.
+  std::vector<std::string> constant_inputs;
   // Absolute paths of the files that optimize() read: nothing may be saved to them.
   std::vector<std::string> sources;
 };

@@ -211,12 +211,13 @@ void choose_shapes(Opening& opening, const OptimizeOptions& options) {
       doubled.push_back(twice.of(d, endless ? 2 * shape.back() : changed_size));
       guessed |= !given && axis > 0 && d.most == Dimension::kAny;
     }
-    if (guessed && opening.guess.empty()) {
-      opening.guess = fmt::format(
+    if (guessed) {
+      std::string advice = fmt::format(
           "input {} takes {} and {} was tried; give it a shape or a range, as in --shape {}={} or "
           "--shape {}={}, with your sizes for _",
           input.name, shape_range_text(input.shape), shape_text(shape), input.name,
           blank_shape(input.shape, "1"), input.name, blank_shape(input.shape, "1..8"));
+      opening.guesses.push_back({opening.first.size(), std::move(advice)});
     }
     opening.first.push_back(std::move(shape));
     opening.other.push_back(std::move(changed));
@@ -349,6 +350,78 @@ std::optional<Opening> find_opening(const std::vector<onnx::DeclaredInput>& decl
   return opening;
 }
 
+void feed_named(onnx::Reader& reader, const OptimizeOptions& options) {
+  std::set<std::string> names;
+  for (const auto& [name, shape] : options.shapes) names.insert(name);
+  for (const auto& [name, range] : options.ranges) names.insert(name);
+  for (const auto& [name, tensor] : options.inputs) names.insert(name);
+  reader.feed(names);
+}
+
+std::string memory_advice(const Opening& opening) {
+  const auto elements = [&](const Opening::Guess& guess) {
+    return element_count(opening.first[guess.input]);
+  };
+  const auto largest =
+      std::max_element(opening.guesses.begin(), opening.guesses.end(),
+                       [&](const auto& a, const auto& b) { return elements(a) < elements(b); });
+  return largest == opening.guesses.end() ? "" : largest->advice;
+}
+
+namespace {
+
+// The first shapes with every open dimension of one input, and those of the same names, one larger.
+std::vector<Shape> with_larger(const Opening& opening, size_t input) {
+  std::set<std::string> names;
+  for (const Dimension& d : opening.inputs[input].shape) {
+    if (!d.name.empty()) names.insert(d.name);
+  }
+  std::vector<Shape> shapes = opening.first;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    for (size_t axis = 0; axis < shapes[i].size(); ++axis) {
+      const Dimension& d = opening.inputs[i].shape[axis];
+      if (!d.fixed() && (i == input || names.contains(d.name))) ++shapes[i][axis];
+    }
+  }
+  return shapes;
+}
+
+// Why the model cannot have these shapes; empty if it can.
+std::string import_refusal(onnx::Reader& reader, const Opening& opening,
+                           const std::vector<Shape>& shapes) {
+  onnx::ImportOptions with;
+  for (size_t i = 0; i < opening.inputs.size(); ++i) {
+    with.shapes[opening.inputs[i].name] = shapes[i];
+  }
+  try {
+    reader.import(with);
+    return "";
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+// What to say to a refusal of the first shapes. Of several guesses only those are to blame with
+// which the refusal changes.
+std::string shape_advice(onnx::Reader& reader, const Opening& opening, const std::string& problem) {
+  const std::vector<Opening::Guess>& guesses = opening.guesses;
+  if (guesses.empty()) {
+    return opening.asked
+               ? fmt::format("with {}, which the ranges allow", opening.text(opening.first))
+               : "";
+  }
+  constexpr size_t kMostTrials = 8;  // every one imports the model
+  std::vector<std::string> advice;
+  for (size_t i = 0; guesses.size() > 1 && i < std::min(guesses.size(), kMostTrials); ++i) {
+    const auto shapes = with_larger(opening, guesses[i].input);
+    if (import_refusal(reader, opening, shapes) != problem) advice.push_back(guesses[i].advice);
+  }
+  if (advice.empty()) return guesses.front().advice;
+  return fmt::format("{}", fmt::join(advice, "; "));
+}
+
+}  // namespace
+
 ImportedModel import_first(onnx::Reader& reader, const std::optional<Opening>& opening,
                            const OptimizeOptions& options) {
   onnx::ImportOptions with{.shapes = options.shapes};
@@ -356,25 +429,24 @@ ImportedModel import_first(onnx::Reader& reader, const std::optional<Opening>& o
   for (size_t i = 0; i < opening->inputs.size(); ++i) {
     with.shapes[opening->inputs[i].name] = opening->first[i];
   }
-  const std::string doubt = !opening->guess.empty() ? opening->guess
-                            : opening->asked        ? fmt::format("with {}, which the ranges allow",
-                                                                  opening->text(opening->first))
-                                                    : "";
   try {
     return reader.import(with);
   } catch (const InvalidArgument& error) {
-    if (doubt.empty()) throw;
-    throw InvalidArgument(fmt::format("{} ({})", error.what(), doubt));
+    const std::string advice = shape_advice(reader, *opening, error.what());
+    if (advice.empty()) throw;
+    throw InvalidArgument(fmt::format("{} ({})", error.what(), advice));
   } catch (const ir::NotStraight&) {
     throw;
   } catch (const Unsupported& error) {
-    if (doubt.empty()) throw;
-    throw Unsupported(fmt::format("{} ({})", error.what(), doubt));
+    const std::string advice = shape_advice(reader, *opening, error.what());
+    if (advice.empty()) throw;
+    throw Unsupported(fmt::format("{} ({})", error.what(), advice));
   }
 }
 
 ImportedModel import_to_look_at(const std::string& onnx_path, const OptimizeOptions& options) {
   const auto reader = onnx::Reader::of_file(onnx_path);
+  feed_named(*reader, options);
   return import_first(*reader, find_opening(reader->inputs(), onnx_path, options), options);
 }
 

@@ -21,7 +21,12 @@ struct Opening {
   // more.
   std::vector<Shape> doubled;
   bool asked = false;  // the caller gave a range; else all comes from the file
-  std::string guess;   // how to say the shape that had to be guessed; empty: none
+  // Inputs whose shapes had to be guessed, and how to say them.
+  struct Guess {
+    size_t input;
+    std::string advice;
+  };
+  std::vector<Guess> guesses;
 
   bool fixed() const;                                        // no dimension is open
   std::string text(const std::vector<Shape>& shapes) const;  // "x 1x3, mask 1x3"
@@ -43,6 +48,12 @@ std::optional<Opening> find_opening(const std::vector<onnx::DeclaredInput>& decl
 // because kernels are chosen by orders of magnitude. A model need not take them. Nothing where a
 // range has no end, or sizes depend on each other.
 std::optional<std::vector<Shape>> shapes_between(const Opening& opening, int i);
+
+// What to say where the model needs too much memory: the advice of the largest guess; empty: none.
+std::string memory_advice(const Opening& opening);
+
+// Makes inputs of those with an initialiser for which the options have an array or a shape.
+void feed_named(onnx::Reader& reader, const OptimizeOptions& options);
 
 // The model with the shapes of `opening`; without one, with what `options` says.
 ImportedModel import_first(onnx::Reader& reader, const std::optional<Opening>& opening,

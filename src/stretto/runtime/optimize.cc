@@ -209,6 +209,7 @@ Model optimize_imported(ImportedModel imported, const OptimizeOptions& options, 
   }
   state->samples = std::move(kept);
   state->notes = std::move(assumed);
+  state->constant_inputs = std::move(imported.constant_inputs);
   state->report_json = report.dump();
   for (const std::string& source : imported.files) {
     state->sources.push_back(std::filesystem::absolute(source).string());
@@ -315,8 +316,9 @@ Model optimize_straight(const std::shared_ptr<onnx::Reader>& reader,
     try {
       return optimize_imported(std::move(imported), how, stages, runtime::siblings_of(by_shape));
     } catch (const std::bad_alloc&) {
-      if (!opening || opening->guess.empty()) throw;
-      throw_unsupported("{}: there is too little memory ({})", file, opening->guess);
+      if (!opening || opening->guesses.empty()) throw;
+      throw_unsupported("{}: there is too little memory ({})", file,
+                        runtime::memory_advice(*opening));
     }
   };
   if (!by_shape) return optimized(options);
@@ -373,6 +375,7 @@ Model optimize_pictures(const std::shared_ptr<onnx::Reader>& reader, const std::
 
 Model optimize_onnx(std::shared_ptr<onnx::Reader> reader, const std::string& file,
                     const OptimizeOptions& options, Stages& stages) {
+  runtime::feed_named(*reader, options);
   try {
     if (!options.preprocess.empty()) return optimize_pictures(reader, file, options, stages);
     return optimize_straight(reader, reader->inputs(), file, options, stages);

@@ -257,6 +257,7 @@ Model optimize_staged(std::shared_ptr<onnx::Reader> reader, const std::string& f
                     .bound = 0,
                     .missing = "the model runs in stages, of which no samples are kept"};
   state->notes = std::move(assumed);
+  state->constant_inputs = imported.constant_inputs;
   state->report_json = report.dump();
   for (const std::string& path : reader->describe().files) {
     state->sources.push_back(std::filesystem::absolute(path).string());
@@ -266,7 +267,7 @@ Model optimize_staged(std::shared_ptr<onnx::Reader> reader, const std::string& f
 
 std::vector<Tensor> run_staged_reference(const std::string& path, const OptimizeOptions& options,
                                          std::span<const Tensor> inputs) {
-  auto source = std::make_shared<StagedSource>(onnx::Reader::of_file(path));
+  auto source = open_staged_source(path, options);
   const StagedFace face = staged_face(*source->reader, *source->body, path, options);
   Staged staged(source, face.inputs, nullptr, {.target = {}, .reference = true});
   std::vector<Tensor> outputs;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <random>
 
 #include "stretto/base/error.h"
@@ -11,23 +12,54 @@
 namespace stretto::runtime {
 namespace {
 
-// Rows of the smallest table that `id` indexes, directly or through casts; 0 when it indexes none.
+// Sizes of the axes along which input `i` of a node counts; none where it holds no indices.
+std::vector<int64_t> indexed_sizes(const ir::Graph& graph, const ir::Node& node, size_t i) {
+  const std::string_view op = node.op->name;
+  if (i != 1) return {};
+  if (op == "CumSum" || op == "CumProd") return {1};  // an axis that every input has
+  const Shape& data = *graph.value(node.inputs[0]).shape;
+  const auto rank = static_cast<int64_t>(data.size());
+  if (op == "Gather" || op == "GatherElements" || op == "ScatterElements") {
+    const int64_t axis = node.attributes.integer("axis", 0);
+    return {data[static_cast<size_t>(axis < 0 ? axis + rank : axis)]};
+  }
+  if (op == "GatherND" || op == "ScatterND") {
+    const Shape& indices = *graph.value(node.inputs[1]).shape;
+    const int64_t first = op == "GatherND" ? node.attributes.integer("batch_dims", 0) : 0;
+    return {data.begin() + first, data.begin() + first + indices.back()};
+  }
+  return {};
+}
+
+// Whether the outputs of a node hold the elements of its input `i`, and no others.
+bool moves(const ir::Node& node, size_t i) {
+  static constexpr std::string_view kFirst[] = {
+      "Cast",  "Expand",  "Flatten",   "Gather", "GatherElements", "Identity", "Reshape",
+      "Slice", "Squeeze", "Transpose", "Split",  "Tile",           "Unsqueeze"};
+  const std::string_view op = node.op->name;
+  if (op == "Concat" || (op == "Where" && i > 0)) return true;
+  return i == 0 && std::find(std::begin(kFirst), std::end(kFirst), op) != std::end(kFirst);
+}
+
+// Rows of the smallest table that `id` indexes, directly or moved; 0 when it indexes none.
 int64_t table_rows(const ir::Graph& graph, const ir::Links& links, ir::ValueId id) {
   int64_t rows = 0;
   std::vector<ir::ValueId> same{id};  // values that hold the same indices
-  for (size_t i = 0; i < same.size(); ++i) {
-    for (int user : links.users[same[i]]) {
+  std::vector<bool> seen(graph.values.size());
+  for (size_t at = 0; at < same.size(); ++at) {
+    for (int user : links.users[same[at]]) {
       const ir::Node& node = graph.nodes[user];
-      if ((node.op->name == "CumSum" || node.op->name == "CumProd") && node.inputs[1] == same[i]) {
-        rows = 1;  // an axis that every input has
-      } else if (node.op->name == "Gather" && node.inputs[1] == same[i]) {
-        const Shape& data = *graph.value(node.inputs[0]).shape;
-        const int64_t axis = node.attributes.integer("axis", 0);
-        const int64_t size = data[axis < 0 ? axis + static_cast<int64_t>(data.size()) : axis];
-        if (size > 0) rows = rows == 0 ? size : std::min(rows, size);
-      } else if ((node.op->name == "Cast" || node.op->name == "Identity") &&
-                 node.outputs[0] != ir::kNone) {
-        same.push_back(node.outputs[0]);
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        if (node.inputs[i] != same[at]) continue;
+        for (int64_t size : indexed_sizes(graph, node, i)) {
+          if (size > 0) rows = rows == 0 ? size : std::min(rows, size);
+        }
+        if (!moves(node, i)) continue;
+        for (ir::ValueId output : node.outputs) {
+          if (output == ir::kNone || seen[static_cast<size_t>(output)]) continue;
+          seen[static_cast<size_t>(output)] = true;
+          same.push_back(output);
+        }
       }
     }
   }

@@ -21,8 +21,8 @@ constexpr uint64_t kSampleSeed = 20;
 // One per graph input: the given one, checked (InvalidArgument naming it on a wrong type or shape,
 // or a name the model does not have; float64 is rounded where float32 is expected, because NumPy
 // makes float64 by default), else made up from kSampleSeed: images (rank 4, one or three
-// channels) smooth waves of order one, other floats normal(0, 1); integers that index a table
-// uniform over its rows, other integers and bools 1.
+// channels) smooth waves of order one, other floats normal(0, 1); integers that index an axis
+// uniform over its size, other integers and bools 1.
 std::vector<SampleInput> sample_inputs(const ir::Graph& graph,
                                        const std::map<std::string, Tensor>& given);
 

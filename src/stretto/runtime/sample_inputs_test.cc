@@ -1,5 +1,6 @@
 #include "stretto/runtime/sample_inputs.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,6 +33,54 @@ TEST(SampleInputs, IndicesStayWithinTheSmallestTable) {
   const auto samples = sample_inputs(graph, {});
   ASSERT_EQ(samples.size(), 1u);
   EXPECT_EQ(largest(samples[0].tensor), 6);
+}
+
+TEST(SampleInputs, IndicesStayWithinAxesOfEveryOperatorThatTakesThem) {
+  const struct {
+    const char *shape, *node;
+    int64_t most;
+  } rows[] = {
+      {"3, 1", "Gather(data, i) {axis = 1}", 0},
+      {"3, 1", "GatherElements(data, i) {axis = -1}", 0},
+      {"3, 1", "ScatterElements(data, i, updates) {axis = 1}", 0},
+      {"200, 2", "GatherND(data, i)", 1},
+      {"200, 3", "GatherND(data, i) {batch_dims = 1}", 2},
+      {"200, 4", "ScatterND(data, i, scattered)", 3},
+  };
+  for (const auto& row : rows) {
+    const bool nd = std::string_view(row.node).find("ND") != std::string_view::npos;
+    const bool batched = std::string_view(row.node).find("batch") != std::string_view::npos;
+    const char* indices = !nd ? "600, 1" : batched ? "200, 1" : "600, 2";
+    const std::string data =
+        nd || std::string_view(row.node).starts_with("Gather(") ? row.shape : "600, 1";
+    const ir::Graph graph = ir::parse_text(fmt::format(R"(
+      graph places
+      input i: int64[{}]
+      constant data: float32[{}] = random(1)
+      constant updates: float32[600, 1] = random(2)
+      constant scattered: float32[600] = random(2)
+      y = {}
+      output y
+    )",
+                                                       indices, data, row.node));
+    const auto samples = sample_inputs(graph, {});
+    EXPECT_EQ(largest(samples[0].tensor), row.most) << row.node;
+  }
+}
+
+TEST(SampleInputs, IndicesAreFoundBehindWhatMovesThem) {
+  const ir::Graph graph = ir::parse_text(R"(
+    graph moved
+    input i: int64[30, 40]
+    constant shape: int64[1] = {1200}
+    constant data: float32[1, 2] = random(1)
+    a = Transpose(i) {perm = [1, 0]}
+    b = Reshape(a, shape)
+    c = Concat(b, b) {axis = 0}
+    y = Gather(data, c) {axis = 0}
+    output y
+  )");
+  EXPECT_EQ(largest(sample_inputs(graph, {})[0].tensor), 0);
 }
 
 TEST(SampleInputs, Float64WasRefusedWhereFloat32IsExpected) {

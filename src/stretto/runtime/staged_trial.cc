@@ -24,6 +24,13 @@ const char* kind_of(const onnx::WireInput& declared) {
 
 }  // namespace
 
+std::shared_ptr<StagedSource> open_staged_source(const std::string& path,
+                                                 const OptimizeOptions& options) {
+  std::shared_ptr<onnx::Reader> reader = onnx::Reader::of_file(path);
+  feed_named(*reader, options);
+  return std::make_shared<StagedSource>(std::move(reader));
+}
+
 StagedFace staged_face(const onnx::Reader& reader, const onnx::Body& body, const std::string& file,
                        const OptimizeOptions& options) {
   StagedFace face;
@@ -35,7 +42,9 @@ StagedFace staged_face(const onnx::Reader& reader, const onnx::Body& body, const
     if (input.shape || options.shapes.contains(input.name)) shaped.push_back(input);
   }
   const auto opening = find_opening(shaped, file, options);
-  if (opening && !opening->guess.empty() && !opening->fixed()) face.notes.push_back(opening->guess);
+  if (opening && !opening->fixed()) {
+    for (const Opening::Guess& guess : opening->guesses) face.notes.push_back(guess.advice);
+  }
   for (size_t i = 0; i < reader.inputs().size(); ++i) {
     const onnx::DeclaredInput& declared = reader.inputs()[i];
     const onnx::WireInput& wire = body.inputs()[i];

@@ -21,6 +21,10 @@ struct StagedFace {
   std::vector<std::string> notes;
 };
 
+// A file that is to be run in stages, with the inputs that the options name.
+std::shared_ptr<StagedSource> open_staged_source(const std::string& path,
+                                                 const OptimizeOptions& options);
+
 // Throws InvalidArgument where options contradict the file.
 StagedFace staged_face(const onnx::Reader& reader, const onnx::Body& body, const std::string& file,
                        const OptimizeOptions& options);

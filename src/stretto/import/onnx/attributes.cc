@@ -20,7 +20,7 @@ struct Values {
   std::vector<int64_t> integers;
   std::vector<double> reals;
   std::vector<std::string> texts;
-  std::string_view tensor, graph;
+  std::string_view tensor, sparse_tensor, graph;
 };
 
 Values read_values(const Source& source, std::string_view message) {
@@ -35,7 +35,7 @@ Values read_values(const Source& source, std::string_view message) {
         values.real = fields.real();
         break;
       case attribute_field::kString:
-        values.text = fields.text();
+        values.text = fields.text_value();
         break;
       case attribute_field::kInts:
         fields.integers(values.integers);
@@ -44,10 +44,13 @@ Values read_values(const Source& source, std::string_view message) {
         fields.reals(values.reals);
         break;
       case attribute_field::kStrings:
-        values.texts.emplace_back(fields.text());
+        values.texts.emplace_back(fields.text_value());
         break;
       case attribute_field::kTensor:
         values.tensor = fields.bytes();
+        break;
+      case attribute_field::kSparseTensor:
+        values.sparse_tensor = fields.bytes();
         break;
       case attribute_field::kGraph:
         values.graph = fields.bytes();
@@ -100,6 +103,13 @@ NodeAttributes read_attributes(const Source& source, const WireNode& node,
         }
         attributes.plain.set(std::move(name), tensors.read(values.tensor));
         break;
+      case AttributeType::kSparseTensor:
+        if (values.sparse_tensor.data() == nullptr) {
+          source.fail(message.data(), "{} \"{}\": attribute {} has no tensor", node.op, node.name,
+                      named.name);
+        }
+        attributes.plain.set(std::move(name), tensors.read_sparse(values.sparse_tensor));
+        break;
       case AttributeType::kGraph:
         if (values.graph.data() == nullptr) {
           source.fail(message.data(), "{} \"{}\": attribute {} has no graph", node.op, node.name,
@@ -109,7 +119,6 @@ NodeAttributes read_attributes(const Source& source, const WireNode& node,
         break;
       case AttributeType::kTensors:
       case AttributeType::kGraphs:
-      case AttributeType::kSparseTensor:
       case AttributeType::kSparseTensors:
       case AttributeType::kTypeProto:
       case AttributeType::kTypeProtos:

@@ -10,9 +10,6 @@
 namespace stretto::onnx {
 void Builder::build(const ImportOptions& options, std::vector<std::string>& notes) {
   const WireGraph& wire = *model_.graph;
-  if (wire.has_sparse_initializers) {
-    throw_unsupported("{}: sparse initialisers are not supported", source_.name);
-  }
   check_operators(source_, wire.nodes, model_.opsets, functions_);
   Scope scope{.opset = default_opset(model_.opsets, kNewestOpset)};
   const std::vector<WireInput> inputs = fed_inputs(wire);
@@ -84,13 +81,14 @@ void Builder::adopt_name(const Scope& scope, std::string_view name, ir::ValueId 
 void Builder::add_initializers(Scope& scope, const WireGraph& graph) {
   for (const WireTensor& tensor : graph.initializers) {
     if (tensor.name.empty()) source_.fail(tensor.body.data(), "an initialiser has no name");
-    if (is_strings(source_, tensor.body)) {
+    if (!tensor.is_sparse && is_strings(source_, tensor.body)) {
       define(scope, tensor.name, kLater, tensor.body.data());
       continue;
     }
     const std::string label = scope.prefix + std::string(tensor.name);
-    define(scope, tensor.name, emitter_.add_constant(label, tensors_.read(tensor.body)),
-           tensor.body.data());
+    Tensor value =
+        tensor.is_sparse ? tensors_.read_sparse(tensor.body) : tensors_.read(tensor.body);
+    define(scope, tensor.name, emitter_.add_constant(label, std::move(value)), tensor.body.data());
   }
 }
 
@@ -205,7 +203,7 @@ void Builder::add_constant(Scope& scope, const WireNode& node, const ir::Attribu
   if (attributes.all().size() != 1) fail("expected one attribute with the value");
   const auto& [kind, attribute] = *attributes.all().begin();
   Tensor value;
-  if (kind == "value") {
+  if (kind == "value" || kind == "sparse_value") {
     if (const auto* tensor = std::get_if<Tensor>(&attribute)) value = *tensor;
   } else if (kind == "value_int") {
     value = Tensor::scalar<int64_t>(attributes.integer(kind, 0));

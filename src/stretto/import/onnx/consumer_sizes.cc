@@ -49,9 +49,10 @@ class Consumers {
                                  [&](const WireTensor& tensor) { return tensor.name == name; });
     if (at == graph_.initializers.end()) return std::nullopt;
     Sizes sizes;
+    const uint32_t dims = at->is_sparse ? +sparse_tensor_field::kDims : +tensor_field::kDims;
     Fields fields(source_, at->body, "tensor");
     while (fields.next()) {
-      if (fields.tag() == tensor_field::kDims) {
+      if (fields.tag() == dims) {
         fields.integers(sizes);
       } else {
         fields.skip();

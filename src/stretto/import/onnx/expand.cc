@@ -86,9 +86,6 @@ std::vector<ir::ValueId> Builder::inline_graph(const Scope& scope, const WireNod
     ~Unrolling() { flag = before; }
   } unrolling{unrolling_};
   if (scope.depth >= kMaxDepth) fail("graphs are nested too deeply");
-  if (graph.has_sparse_initializers) {
-    throw_unsupported("{}: sparse initialisers are not supported", source_.name);
-  }
   if (graph.inputs.size() != inputs.size()) fail("its graph has another number of inputs");
   check_operators(source_, graph.nodes, model_.opsets, functions_);
   charge(1 + graph.inputs.size() + graph.initializers.size(), 0);
@@ -133,9 +130,6 @@ void Builder::take_branch(Scope& scope, const WireNode& node, const NodeAttribut
   if (branch == attributes.graphs.end()) fail("the branch that is taken is missing");
 
   const WireGraph graph = read_graph(source_, branch->second);
-  if (graph.has_sparse_initializers) {
-    throw_unsupported("{}: sparse initialisers are not supported", source_.name);
-  }
   check_operators(source_, graph.nodes, model_.opsets, functions_);
   if (!graph.inputs.empty()) fail("a branch has no inputs");
   if (graph.outputs.size() != node.outputs.size()) fail("a branch has other outputs than the node");

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <set>
 
 #include "stretto/base/file.h"
 #include "stretto/import/onnx/builder.h"
@@ -131,6 +132,22 @@ std::vector<DeclaredInput> declared_inputs(const Source& source, const WireGraph
   return inputs;
 }
 
+std::set<std::string> names_of_constant_inputs(const WireGraph& graph) {
+  std::set<std::string_view> constants;
+  for (const WireTensor& tensor : graph.initializers) constants.insert(tensor.name);
+  std::set<std::string> names;
+  for (const WireInput& input : graph.inputs) {
+    if (constants.contains(input.name)) names.emplace(input.name);
+  }
+  return names;
+}
+
+std::set<std::string> names_of(const std::map<std::string, Shape>& shapes) {
+  std::set<std::string> names;
+  for (const auto& [name, shape] : shapes) names.insert(name);
+  return names;
+}
+
 }  // namespace
 
 struct Reader::State {
@@ -146,10 +163,11 @@ struct Reader::State {
   const bool owned;  // the bytes live as long as this object
   const std::string folder;
   const Source source;
-  const WireModel wire;
+  WireModel wire;
   TensorReader tensors;
   std::string path;  // of a file
-  const std::vector<DeclaredInput> inputs;
+  std::vector<DeclaredInput> inputs;
+  std::set<std::string> fed;  // names that feed() was given
 };
 
 Reader::Reader(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -195,6 +213,25 @@ std::span<const std::byte> Reader::bytes() const {
 
 bool Reader::has_external_data() const { return !state_->tensors.external_files().empty(); }
 
+void Reader::feed(const std::set<std::string>& names) {
+  State& s = *state_;
+  s.fed.insert(names.begin(), names.end());
+  const std::set<std::string> constants = names_of_constant_inputs(*s.wire.graph);
+  const auto fed = [&](std::string_view name) {
+    return names.contains(std::string(name)) && constants.contains(std::string(name));
+  };
+  const size_t changed = std::erase_if(s.wire.graph->initializers,
+                                       [&](const WireTensor& tensor) { return fed(tensor.name); });
+  if (changed > 0) s.inputs = declared_inputs(s.source, *s.wire.graph, s.tensors);
+}
+
+std::vector<std::string> Reader::constant_inputs() const {
+  constexpr int64_t kFirstVersionWithDefaults = 4;
+  if (state_->wire.ir_version < kFirstVersionWithDefaults) return {};
+  const std::set<std::string> names = names_of_constant_inputs(*state_->wire.graph);
+  return {names.begin(), names.end()};
+}
+
 const std::vector<DeclaredInput>& Reader::inputs() const { return state_->inputs; }
 
 bool Reader::open() const {
@@ -209,8 +246,10 @@ void Reader::keep_bytes() {
   const std::span<const std::byte> from = bytes();
   const auto copy = allocate(from.size());
   std::memcpy(copy.get(), from.data(), from.size());
+  const std::set<std::string> fed = state_->fed;
   state_ = std::make_unique<State>(state_->source.name, view_of({copy.get(), from.size()}),
                                    std::string(state_->folder), copy);
+  feed(fed);
 }
 
 std::unique_ptr<Body> Reader::body() {
@@ -235,6 +274,7 @@ ImportedModel Reader::describe() const {
   }
   model.files = s.tensors.external_files();
   if (!s.path.empty()) model.files.push_back(s.path);
+  model.constant_inputs = constant_inputs();
   return model;
 }
 
@@ -252,12 +292,16 @@ ImportedModel Reader::import(const ImportOptions& options) {
 }
 
 ImportedModel import_onnx_file(const std::string& path, const ImportOptions& options) {
-  return Reader::of_file(path)->import(options);
+  const auto reader = Reader::of_file(path);
+  reader->feed(names_of(options.shapes));
+  return reader->import(options);
 }
 
 ImportedModel import_onnx_bytes(std::span<const std::byte> bytes, const std::string& name,
                                 const std::string& folder, const ImportOptions& options) {
-  return Reader::of_bytes(bytes, name, folder)->import(options);
+  const auto reader = Reader::of_bytes(bytes, name, folder);
+  reader->feed(names_of(options.shapes));
+  return reader->import(options);
 }
 
 }  // namespace stretto::onnx

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@ namespace stretto::onnx {
 struct ImportOptions {
   // Shapes of inputs whose file leaves dimensions open, by input name. They must agree with the
   // dimensions that the file fixes, and with each other where the file gives one symbol to several.
+  // import_onnx_file() and import_onnx_bytes() make inputs of those that have an initialiser
+  // (Reader::feed).
   std::map<std::string, Shape> shapes;
 };
 
@@ -56,6 +59,13 @@ class Reader {
                                            std::shared_ptr<const void> owner,
                                            const std::string& name);
   ~Reader();
+
+  // Makes inputs of those graph inputs of these names that have an initialiser, which is otherwise
+  // their value in every run. To be called before all else. Other names are left alone.
+  void feed(const std::set<std::string>& names);
+  // The names of inputs that have an initialiser and are constants therefore. None of files before
+  // version 4 of the format, where every initialiser has to be listed as an input.
+  std::vector<std::string> constant_inputs() const;
 
   const std::vector<DeclaredInput>& inputs() const;
   std::span<const std::byte> bytes() const;  // of the model, as long as this object lives

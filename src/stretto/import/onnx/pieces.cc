@@ -85,13 +85,10 @@ Body::Body(std::shared_ptr<Context> context, WireGraph graph, int64_t opset, int
       prefix_(std::move(prefix)),
       attributes_(attributes) {
   const Source& source = context_->source;
-  if (graph_.has_sparse_initializers) {
-    throw_unsupported("{}: sparse initialisers are not supported", source.name);
-  }
   check_operators(source, graph_.nodes, context_->model.opsets, context_->functions);
   for (const WireTensor& tensor : graph_.initializers) {
     if (tensor.name.empty()) source.fail(tensor.body.data(), "an initialiser has no name");
-    initializers_.emplace(tensor.name, tensor.body);
+    initializers_.emplace(tensor.name, tensor);
   }
   if (depth_ == 0) graph_.inputs = fed_inputs(graph_);
   for (WireNode& wire : graph_.nodes) {
@@ -123,7 +120,9 @@ std::optional<AnyValue> Body::constant(std::string_view name) const {
   if (const auto at = strings_.find(name); at != strings_.end()) return at->second;
   const auto at = initializers_.find(name);
   if (at == initializers_.end()) return std::nullopt;
-  return context_->tensors.read_value(at->second);
+  const WireTensor& tensor = at->second;
+  if (tensor.is_sparse) return context_->tensors.read_sparse(tensor.body);
+  return context_->tensors.read_value(tensor.body);
 }
 
 bool Body::has_constant(std::string_view name) const {

@@ -99,7 +99,7 @@ class Body {
   AttributeScope own_attributes_;  // of a function
   const AttributeScope* attributes_;
   std::vector<Node> nodes_;
-  std::map<std::string_view, std::string_view> initializers_;
+  std::map<std::string_view, WireTensor> initializers_;
   std::map<std::string_view, Strings> strings_;  // of Constants
   mutable std::map<std::pair<size_t, std::string_view>, std::unique_ptr<Body>> inner_;
 };

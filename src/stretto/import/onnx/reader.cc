@@ -151,6 +151,20 @@ std::string_view read_name(const Source& source, std::string_view message, uint3
   return name;
 }
 
+// The TensorProto whose name is that of a SparseTensorProto.
+std::string_view sparse_values(const Source& source, std::string_view message) {
+  std::string_view values = message.substr(0, 0);
+  Fields fields(source, message, "sparse initializer");
+  while (fields.next()) {
+    if (fields.tag() == sparse_tensor_field::kValues) {
+      values = fields.bytes();
+    } else {
+      fields.skip();
+    }
+  }
+  return values;
+}
+
 // The file's order wherever that is right, which ONNX asks for but not every writer keeps.
 void sort_nodes(const Source& source, std::vector<WireNode>& nodes) {
   std::unordered_map<std::string_view, size_t> makers;
@@ -271,10 +285,13 @@ WireGraph read_graph(const Source& source, std::string_view message) {
             {read_name(source, body, tensor_field::kName, "initializer"), body});
         break;
       }
-      case graph_field::kSparseInitializer:
-        graph.has_sparse_initializers = true;
-        fields.skip();
+      case graph_field::kSparseInitializer: {
+        const std::string_view body = fields.bytes();
+        const std::string_view values = sparse_values(source, body);
+        graph.initializers.push_back(
+            {read_name(source, values, tensor_field::kName, "initializer"), body, true});
         break;
+      }
       default:
         fields.skip();
     }

@@ -48,7 +48,8 @@ using WireTexts = std::vector<std::shared_ptr<const std::string>>;
 
 struct WireTensor {
   std::string_view name;
-  std::string_view body;  // the TensorProto
+  std::string_view body;  // the TensorProto, or the SparseTensorProto
+  bool is_sparse = false;
 };
 
 struct WireGraph {
@@ -58,7 +59,6 @@ struct WireGraph {
   std::vector<WireInput> inputs;
   std::vector<std::string_view> outputs;
   std::vector<WireInput> output_types;  // what the file says of the outputs
-  bool has_sparse_initializers = false;
   const char* position = nullptr;
 };
 

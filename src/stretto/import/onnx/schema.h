@@ -93,6 +93,9 @@ enum : uint32_t {
   kDataLocation = 14
 };
 }
+namespace sparse_tensor_field {
+enum : uint32_t { kValues = 1, kIndices = 2, kDims = 3 };
+}
 namespace entry_field {
 enum : uint32_t { kKey = 1, kValue = 2 };
 }

@@ -39,6 +39,9 @@ class TensorReader {
   Tensor read(std::string_view message);
   // The same where strings are welcome.
   AnyValue read_value(std::string_view message);
+  // A SparseTensorProto as a dense tensor, zeros included. Throws Unsupported where the file asks
+  // for far more memory than it gives values.
+  Tensor read_sparse(std::string_view message);
 
   // The paths of the files with external data that were read.
   std::vector<std::string> external_files() const;
@@ -56,6 +59,7 @@ class TensorReader {
   std::string folder_;
   std::shared_ptr<const void> owner_;
   std::unordered_map<const char*, Tensor> known_;
+  int64_t sparse_excess_bytes_ = 0;  // of dense tensors over what their entries stand for
   std::map<std::string, std::shared_ptr<const MappedFile>> files_;
 };
 

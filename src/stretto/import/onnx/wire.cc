@@ -12,11 +12,11 @@ using protozero::pbf_wire_type;
 
 namespace {
 
-// Length of the UTF-8 sequence at `text`; 0 when it is none (Unicode 15, table 3-7) or a zero byte.
+// Length of the UTF-8 sequence at `text`; 0 when it is none (Unicode 15, table 3-7).
 size_t sequence_length(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
-  if (lead < 0x80) return lead == 0 ? 0 : 1;
+  if (lead < 0x80) return 1;
   const size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
   if (lead < 0xc2 || lead > 0xf4 || text.size() < length) return 0;
   for (size_t i = 1; i < length; ++i) {
@@ -90,10 +90,13 @@ std::string_view Fields::bytes() {
   }
 }
 
-std::string_view Fields::text() {
+std::string_view Fields::text() { return checked_text(false); }
+std::string_view Fields::text_value() { return checked_text(true); }
+
+std::string_view Fields::checked_text(bool zeros) {
   const std::string_view all = bytes();
   for (size_t at = 0; at < all.size();) {
-    const size_t length = sequence_length(all.substr(at));
+    const size_t length = all[at] == 0 && !zeros ? 0 : sequence_length(all.substr(at));
     if (length == 0) {
       source_.fail(all.data() + at, "{}: field {} is no text in UTF-8", what_,
                    static_cast<uint32_t>(tag()));

@@ -49,6 +49,8 @@ class Fields {
   // Names and the like: valid UTF-8 without zero bytes, so that it can stand in messages and
   // reports.
   std::string_view text();
+  // Values that are texts, such as labels: zero bytes may be among them.
+  std::string_view text_value();
   // Repeated scalars, packed or one by one; appended.
   void integers(std::vector<int64_t>& list);
   void reals(std::vector<double>& list);
@@ -56,6 +58,7 @@ class Fields {
   void fixed(size_t width, std::vector<char>& list);
 
  private:
+  std::string_view checked_text(bool zeros);
   void expect(protozero::pbf_wire_type type, const char* kind);
   [[noreturn]] void broken(const std::exception& error) const;
 

@@ -1,5 +1,6 @@
-// Operators on what no graph can hold: sequences, optional values and strings. They run between
-// the stages of a model (docs/design/control_flow.md), as plain functions on values.
+// Operators on what no graph can hold: sequences, optional values and strings; and those whose
+// results have as many rows as their values say. They run between the stages of a model
+// (docs/design/control_flow.md), as plain functions on values.
 #pragma once
 
 #include <span>
@@ -71,6 +72,9 @@ void host_regex_full_match(HostCall& call);
 void host_cast_strings(HostCall& call);
 void host_shape_of_strings(HostCall& call);
 void host_size_of_strings(HostCall& call);
+
+// detection.cc
+void host_non_max_suppression(HostCall& call);
 
 // categories.cc
 void host_category_mapper(HostCall& call);

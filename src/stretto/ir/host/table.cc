@@ -10,6 +10,7 @@ std::span<const HostOperator> host_operators() {
       {"", "Cast", host_cast_strings},
       {"", "ConcatFromSequence", host_concat_from_sequence},
       {"", "Identity", host_identity},
+      {"", "NonMaxSuppression", host_non_max_suppression},
       {"", "Optional", host_optional},
       {"", "OptionalGetElement", host_optional_get_element},
       {"", "OptionalHasElement", host_optional_has_element},

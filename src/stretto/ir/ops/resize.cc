@@ -191,7 +191,11 @@ struct Taps {
   bool outside = false;  // the extrapolation value instead
 };
 
-std::vector<Taps> taps_of(const Attributes& attributes, const Axis& axis) {
+// Linear weights of bytes are multiples of this, so that sums of their products are exact: equal
+// neighbours keep their value, and kernels that add in another order round to the same bytes.
+constexpr double kByteWeightUnit = 1.0 / (1 << 22);
+
+std::vector<Taps> taps_of(const Attributes& attributes, const Axis& axis, bool bytes) {
   const auto coordinates =
       choice<Coordinates>(attributes, "coordinate_transformation_mode", kCoordinateNames);
   const auto mode = choice<Interpolation>(attributes, "mode", kInterpolationNames);
@@ -221,6 +225,12 @@ std::vector<Taps> taps_of(const Attributes& attributes, const Axis& axis) {
       continue;
     }
     const auto middle = static_cast<int64_t>(std::floor(x));
+    if (bytes && mode == Interpolation::kLinear && !antialias) {
+      const double second = std::round((x - std::floor(x)) / kByteWeightUnit) * kByteWeightUnit;
+      taps.index = {inside(middle), inside(middle + 1)};
+      taps.weight = {1 - second, second};
+      continue;
+    }
     double sum = 0;
     for (int64_t i = middle - radius + 1; i <= middle + radius; ++i) {
       const double weight = kernel(mode, (static_cast<double>(i) - x) * stretch, a);
@@ -275,7 +285,7 @@ void evaluate(Evaluation& c) {
     const bool crops =
         c.attributes.text("coordinate_transformation_mode", "") == "tf_crop_and_resize";
     if (axis.in == axis.out && axis.scale == 1 && !crops) continue;
-    taps[axis.axis] = taps_of(c.attributes, axis);
+    taps[axis.axis] = taps_of(c.attributes, axis, dtype == DType::kUInt8 || dtype == DType::kInt8);
     values = resize_axis(values, AxisView(shape, axis.axis), taps[axis.axis], c.team);
     shape[axis.axis] = axis.out;
   }

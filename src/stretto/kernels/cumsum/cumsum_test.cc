@@ -7,10 +7,11 @@ namespace {
 
 TEST(CumSum, ShapesTypesThreads) {
   const auto check = [](CumSumProblem p) {
-    for (int options = 0; options < 4; ++options) {
+    for (int options = 0; options < 8; ++options) {
       p.exclusive = static_cast<uint8_t>(options & 1);
-      p.reverse = static_cast<uint8_t>(options >> 1);
-      EXPECT_GT(check_rows(kCumSum, p, 0), 0);  // the same additions in the same order
+      p.reverse = static_cast<uint8_t>(options >> 1 & 1);
+      p.product = static_cast<uint8_t>(options >> 2);
+      EXPECT_GT(check_rows(kCumSum, p, 0), 0);  // the same operations in the same order
     }
   };
   for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kInt32, DType::kInt64}) {

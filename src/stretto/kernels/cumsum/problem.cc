@@ -5,9 +5,9 @@
 namespace stretto::kernels {
 
 std::string problem_key(const CumSumProblem& p) {
-  return fmt::format("cumsum {}x[{}]x{} {}{}{} {}", p.outer, p.axis, p.inner, dtype_name(p.dtype),
-                     p.exclusive ? " exclusive" : "", p.reverse ? " reverse" : "",
-                     target_text(p.target));
+  return fmt::format("{} {}x[{}]x{} {}{}{} {}", p.product ? "cumprod" : "cumsum", p.outer, p.axis,
+                     p.inner, dtype_name(p.dtype), p.exclusive ? " exclusive" : "",
+                     p.reverse ? " reverse" : "", target_text(p.target));
 }
 
 Signature problem_signature(const CumSumProblem& p) {

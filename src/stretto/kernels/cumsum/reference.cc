@@ -12,10 +12,11 @@ void run_as(const CumSumProblem& p, const Args& args, const Worker& worker) {
   const Range range = split(p.outer * p.inner, worker);
   for (int64_t row = range.begin; row < range.end; ++row) {
     const int64_t first = row / p.inner * p.axis * p.inner + row % p.inner;
-    Sum sum = 0;
+    Sum sum = p.product ? 1 : 0;
     for (int64_t i = 0; i < p.axis; ++i) {
       const int64_t at = first + (p.reverse ? p.axis - 1 - i : i) * p.inner;
-      const Sum next = sum + static_cast<Sum>(x[at]);
+      const Sum v = static_cast<Sum>(x[at]);
+      const Sum next = p.product ? sum * v : sum + v;
       y[at] = static_cast<T>(p.exclusive ? sum : next);
       sum = next;
     }

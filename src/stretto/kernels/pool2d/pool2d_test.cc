@@ -70,6 +70,22 @@ TEST(Pool2d, UnevenPaddingAndWidth) {
   check_variants(p);
 }
 
+TEST(Pool2d, MaximaOfBytes) {
+  for (DType dtype : {DType::kUInt8, DType::kInt8}) {
+    for (Pool2dProblem p :
+         {square(3, 7, 2, 2, 0), square(17, 9, 3, 1, 1), square(8, 7, 7, 1, 0),
+          square(2, 150, 3, 2, 1), square(4, 11, 3, 2, 1, 2), square(2, 131, 3, 1, 1),
+          square(1, 1, 1, 1, 0), square(6, 37, 3, 2, 1, 1, true), square(6, 5, 3, 4, 1, 1, true),
+          square(4, 3, 2, 2, 2)}) {
+      for (int threads : {1, 3}) {
+        p.dtype = dtype;
+        p.target.threads = threads;
+        EXPECT_GT(check_rows(kPool2d, p, 0), 0);
+      }
+    }
+  }
+}
+
 TEST(Pool2d, SpecialValues) {
   check_variants(square(7, 12, 3, 2, 1), [](Workbench& b) { sprinkle_specials(b, 0); });
 }

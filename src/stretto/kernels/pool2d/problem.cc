@@ -7,18 +7,23 @@
 namespace stretto::kernels {
 
 std::string problem_key(const Pool2dProblem& p) {
-  return fmt::format("pool2d {}{} {}x{}x{}x{} > {}x{} k{}x{} s{}x{} d{}x{} p{},{},{},{} {} {}",
+  return fmt::format("pool2d {}{}{} {}x{}x{}x{} > {}x{} k{}x{} s{}x{} d{}x{} p{},{},{},{} {} {}",
                      p.kind == Pooling::kMax ? "max" : "average",
-                     p.count_include_pad ? "_padded" : "", p.n, p.c, p.h, p.w, p.out_h, p.out_w,
-                     p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.dilation_h, p.dilation_w,
-                     p.pad_top, p.pad_left, p.pad_bottom, p.pad_right, layout_name(p.layout),
-                     target_text(p.target));
+                     p.count_include_pad ? "_padded" : "",
+                     p.dtype == DType::kFloat32 ? "" : fmt::format(" {}", dtype_name(p.dtype)), p.n,
+                     p.c, p.h, p.w, p.out_h, p.out_w, p.kernel_h, p.kernel_w, p.stride_h,
+                     p.stride_w, p.dilation_h, p.dilation_w, p.pad_top, p.pad_left, p.pad_bottom,
+                     p.pad_right, layout_name(p.layout), target_text(p.target));
 }
 
 Signature problem_signature(const Pool2dProblem& p) {
-  return {.inputs = {{.name = "x", .shape = {p.n, p.c, p.h, p.w}, .layout = p.layout}},
+  return {.inputs =
+              {{.name = "x", .dtype = p.dtype, .shape = {p.n, p.c, p.h, p.w}, .layout = p.layout}},
           .constants = {},
-          .outputs = {{.name = "y", .shape = {p.n, p.c, p.out_h, p.out_w}, .layout = p.layout}}};
+          .outputs = {{.name = "y",
+                       .dtype = p.dtype,
+                       .shape = {p.n, p.c, p.out_h, p.out_w},
+                       .layout = p.layout}}};
 }
 
 double problem_flops(const Pool2dProblem& p) {

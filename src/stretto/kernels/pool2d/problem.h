@@ -7,9 +7,11 @@ namespace stretto::kernels {
 
 enum class Pooling : uint8_t { kMax, kAverage };
 
-// Input: x [n, c, h, w]. Output: y [n, c, out_h, out_w], both in `layout`. The output size is the
-// caller's (floor and ceil mode differ only in it); windows may reach beyond the padding. A window
-// without real elements gives -inf (max) or 0 (average). A maximum over a NaN is NaN.
+// Input: x [n, c, h, w]. Output: y [n, c, out_h, out_w], both in `layout` and of type `dtype`:
+// float32, or uint8 or int8 (maxima in the plain layout only). The output size is the caller's
+// (floor and ceil mode differ only in it); windows may reach beyond the padding. A window without
+// real elements gives the least value, for floats -inf (max), or 0 (average). A maximum over a NaN
+// is NaN.
 struct Pool2dProblem {
   Target target{};
   int64_t n = 1, c = 1, h = 1, w = 1, out_h = 1, out_w = 1;
@@ -22,7 +24,7 @@ struct Pool2dProblem {
   Layout layout = Layout::kPlain;
   // Averages divide by the positions inside the padded input instead of inside the input.
   uint8_t count_include_pad = 0;
-  uint8_t reserved = 0;
+  DType dtype = DType::kFloat32;
 };
 
 std::string problem_key(const Pool2dProblem& p);

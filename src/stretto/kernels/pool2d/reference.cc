@@ -9,16 +9,19 @@ namespace {
 
 Fit fits(const Pool2dProblem&) { return Fit::yes(0.001); }
 
-void run(const Pool2dProblem& p, const Args& args, const Worker& worker) {
+template <typename T>
+void run_as(const Pool2dProblem& p, const Args& args, const Worker& worker) {
+  using Limits = std::numeric_limits<T>;
+  constexpr T kLeast = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
   const Access from({p.n, p.c, p.h, p.w}, p.layout, p.target.block());
   const Access to({p.n, p.c, p.out_h, p.out_w}, p.layout, p.target.block());
-  const float* x = static_cast<const float*>(args.inputs[0]);
-  float* y = static_cast<float*>(args.outputs[0]);
+  const T* x = static_cast<const T*>(args.inputs[0]);
+  T* y = static_cast<T*>(args.outputs[0]);
   const Range planes = split(p.n * p.c, worker);
   for (int64_t nc = planes.begin; nc < planes.end; ++nc) {
     for (int64_t at = 0; at < p.out_h * p.out_w; ++at) {
       const int64_t oy = at / p.out_w, ox = at % p.out_w;
-      double largest = -std::numeric_limits<double>::infinity(), sum = 0;
+      double largest = kLeast, sum = 0;
       int64_t real = 0, padded = 0;
       for (int64_t r = 0; r < p.kernel_h; ++r) {
         for (int64_t s = 0; s < p.kernel_w; ++s) {
@@ -35,8 +38,19 @@ void run(const Pool2dProblem& p, const Args& args, const Worker& worker) {
       const int64_t count = p.count_include_pad ? padded : real;
       const double average = count ? sum / count : 0;
       y[to.at(nc / p.c, nc % p.c, oy, ox)] =
-          static_cast<float>(p.kind == Pooling::kMax ? largest : average);
+          static_cast<T>(p.kind == Pooling::kMax ? largest : average);
     }
+  }
+}
+
+void run(const Pool2dProblem& p, const Args& args, const Worker& worker) {
+  switch (p.dtype) {
+    case DType::kUInt8:
+      return run_as<uint8_t>(p, args, worker);
+    case DType::kInt8:
+      return run_as<int8_t>(p, args, worker);
+    default:
+      return run_as<float>(p, args, worker);
   }
 }
 

@@ -6,6 +6,7 @@ namespace resize {
 // Best first; the reference fits everything.
 constexpr const Row* kRows[] = {
     &kSeparable,
+    &kBytes,
     &kReference,
 };
 

@@ -8,6 +8,7 @@ namespace stretto::kernels::resize {
 using Row = Candidate<ResizeProblem>;
 
 extern const Row kSeparable;  // rows first, then along the row, from tables made when packing
+extern const Row kBytes;      // the same in whole numbers, for bytes
 extern const Row kReference;  // tap by tap in double
 
 }  // namespace stretto::kernels::resize

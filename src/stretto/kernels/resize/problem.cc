@@ -61,8 +61,9 @@ ResizeTaps resize_taps(const ResizeProblem& p, int64_t o, int64_t in, int64_t ou
     const double floor = std::floor(x), t = x - floor, a = p.cubic_a;
     first = static_cast<int64_t>(floor);
     if (p.mode == Resampling::kLinear) {
-      taps.weight[0] = 1 - t;
-      taps.weight[1] = t;
+      const double unit = int64_t{1} << kByteWeightBits;
+      taps.weight[1] = p.dtype == DType::kFloat32 ? t : std::round(t * unit) / unit;
+      taps.weight[0] = 1 - taps.weight[1];
     } else {
       first -= 1;
       const auto near = [a](double s) { return ((a + 2) * s - (a + 3)) * s * s + 1; };
@@ -101,15 +102,20 @@ std::string problem_key(const ResizeProblem& p) {
   if (p.mode == Resampling::kCubic) {
     text += fmt::format(" a{}{}", p.cubic_a, p.exclude_outside ? " inside" : "");
   }
+  if (p.dtype != DType::kFloat32) text += fmt::format(" {}", dtype_name(p.dtype));
   return text + fmt::format(" {}x{}x{}x{} > {}x{} scale {},{} {} {}", p.n, p.c, p.h, p.w, p.out_h,
                             p.out_w, p.scale_h, p.scale_w, layout_name(p.layout),
                             target_text(p.target));
 }
 
 Signature problem_signature(const ResizeProblem& p) {
-  return {.inputs = {{.name = "x", .shape = {p.n, p.c, p.h, p.w}, .layout = p.layout}},
+  return {.inputs =
+              {{.name = "x", .dtype = p.dtype, .shape = {p.n, p.c, p.h, p.w}, .layout = p.layout}},
           .constants = {},
-          .outputs = {{.name = "y", .shape = {p.n, p.c, p.out_h, p.out_w}, .layout = p.layout}}};
+          .outputs = {{.name = "y",
+                       .dtype = p.dtype,
+                       .shape = {p.n, p.c, p.out_h, p.out_w},
+                       .layout = p.layout}}};
 }
 
 double problem_flops(const ResizeProblem& p) {

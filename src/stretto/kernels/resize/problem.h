@@ -21,8 +21,10 @@ enum class Coordinates : uint8_t {
 };
 enum class NearestRounding : uint8_t { kRoundPreferFloor, kRoundPreferCeil, kFloor, kCeil };
 
-// Input: x [n, c, h, w]. Output: y [n, c, out_h, out_w], both in `layout`. Positions beyond the
-// border repeat it, or (exclude_outside, cubic) weigh nothing.
+// Input: x [n, c, h, w]. Output: y [n, c, out_h, out_w], both in `layout` and of type `dtype`:
+// float32, or uint8 or int8 (nearest and linear in the plain layout only). Positions beyond the
+// border repeat it, or (exclude_outside, cubic) weigh nothing. Bytes are rounded towards zero, as
+// ONNX Runtime rounds them.
 struct ResizeProblem {
   Target target{};
   int64_t n = 1, c = 1, h = 1, w = 1, out_h = 1, out_w = 1;
@@ -33,12 +35,17 @@ struct ResizeProblem {
   NearestRounding rounding = NearestRounding::kRoundPreferFloor;
   Layout layout = Layout::kPlain;
   uint8_t exclude_outside = 0;
-  uint8_t reserved[7] = {};
+  DType dtype = DType::kFloat32;
+  uint8_t reserved[6] = {};
 
   int taps() const {
     return mode == Resampling::kNearest ? 1 : mode == Resampling::kLinear ? 2 : 4;
   }
 };
+
+// Linear weights of bytes are multiples of 2^-kByteWeightBits, so that sums of their products are
+// exact in any order, and equal neighbours keep their value.
+constexpr int kByteWeightBits = 22;
 
 // y[o] = sum_k weight[k] x[index[k]] along one axis; the first p.taps() count.
 struct ResizeTaps {

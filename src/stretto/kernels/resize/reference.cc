@@ -6,11 +6,12 @@ namespace {
 
 Fit fits(const ResizeProblem&) { return Fit::yes(0.001); }
 
-void run(const ResizeProblem& p, const Args& args, const Worker& worker) {
+template <typename T>
+void run_as(const ResizeProblem& p, const Args& args, const Worker& worker) {
   const Access from({p.n, p.c, p.h, p.w}, p.layout, p.target.block());
   const Access to({p.n, p.c, p.out_h, p.out_w}, p.layout, p.target.block());
-  const float* x = static_cast<const float*>(args.inputs[0]);
-  float* y = static_cast<float*>(args.outputs[0]);
+  const T* x = static_cast<const T*>(args.inputs[0]);
+  T* y = static_cast<T*>(args.outputs[0]);
   const Range planes = split(p.n * p.c, worker);
   for (int64_t nc = planes.begin; nc < planes.end; ++nc) {
     const int64_t n = nc / p.c, c = nc % p.c;
@@ -25,9 +26,20 @@ void run(const ResizeProblem& p, const Args& args, const Worker& worker) {
                    x[from.at(n, c, rows.index[i], columns.index[j])];
           }
         }
-        y[to.at(n, c, oy, ox)] = static_cast<float>(sum);
+        y[to.at(n, c, oy, ox)] = static_cast<T>(sum);
       }
     }
+  }
+}
+
+void run(const ResizeProblem& p, const Args& args, const Worker& worker) {
+  switch (p.dtype) {
+    case DType::kUInt8:
+      return run_as<uint8_t>(p, args, worker);
+    case DType::kInt8:
+      return run_as<int8_t>(p, args, worker);
+    default:
+      return run_as<float>(p, args, worker);
   }
 }
 

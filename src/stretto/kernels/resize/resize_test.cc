@@ -38,6 +38,33 @@ TEST(Resize, ModesSizesLayoutsThreads) {
   }
 }
 
+TEST(Resize, BytesAreTheReference) {
+  for (DType dtype : {DType::kUInt8, DType::kInt8}) {
+    for (int mode = 0; mode < 2; ++mode) {
+      for (int coordinates = 0; coordinates < 5; ++coordinates) {
+        int threads = 0;
+        for (const auto& [out_h, out_w] :
+             {std::pair{14, 22}, {7, 11}, {3, 40}, {1, 1}, {0, 5}, {20, 17}}) {
+          ResizeProblem p{.n = 2,
+                          .c = 3,
+                          .h = 7,
+                          .w = 11,
+                          .out_h = out_h,
+                          .out_w = out_w,
+                          .scale_h = std::max(out_h, 1) / 7.0,
+                          .scale_w = out_w / 11.0};
+          p.target.threads = 1 + threads++ % 3;
+          p.mode = static_cast<Resampling>(mode);
+          p.coordinates = static_cast<Coordinates>(coordinates);
+          p.rounding = static_cast<NearestRounding>(coordinates % 4);
+          p.dtype = dtype;
+          EXPECT_GT(check_rows(kResize, p, 0), 0);
+        }
+      }
+    }
+  }
+}
+
 TEST(Resize, ScaleThatIsNotTheRatioOfSizes) {
   ResizeProblem p{
       .n = 1, .c = 3, .h = 9, .w = 9, .out_h = 5, .out_w = 5, .scale_h = 0.6, .scale_w = 0.6};

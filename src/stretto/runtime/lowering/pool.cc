@@ -47,13 +47,16 @@ bool lower_pool(Lowering& l, const ir::Node& node) {
   const Shape& x = l.shape(node.inputs[0]);
   const Shape& y = l.shape(node.outputs[0]);
   const bool indices = node.outputs.size() > 1 && node.outputs[1] != ir::kNone;
-  if (x.size() < 3 || x.size() > 5 || !l.is_float32(node.inputs[0]) || indices) return false;
+  const DType dtype = l.graph().value(node.inputs[0]).dtype;
+  const bool bytes = dtype == DType::kUInt8 || dtype == DType::kInt8;
+  if (x.size() < 3 || x.size() > 5 || indices) return false;
+  if (!l.is_float32(node.inputs[0]) && !bytes) return false;
   const auto kernel = node.attributes.integers("kernel_shape", {});
   const ir::ops::Window w = ir::ops::make_window(node.attributes, std::span(x).subspan(2), kernel,
                                                  node.attributes.integer("ceil_mode", 0) != 0);
   const kernels::Pooling kind =
       node.op->name == "MaxPool" ? kernels::Pooling::kMax : kernels::Pooling::kAverage;
-  if (covers(w, std::span(x).subspan(2))) return add_global_pool(l, node, kind);
+  if (!bytes && covers(w, std::span(x).subspan(2))) return add_global_pool(l, node, kind);
   if (x.size() != 4) return false;
   for (const auto& extents : {w.kernel, w.stride, w.dilation, w.pad_begin, w.pad_end}) {
     if (!small_window(extents)) return false;
@@ -79,7 +82,10 @@ bool lower_pool(Lowering& l, const ir::Node& node) {
   p.pad_right = narrow(w.pad_end[2]);
   p.kind = kind;
   p.count_include_pad = static_cast<uint8_t>(node.attributes.integer("count_include_pad", 0) != 0);
-  return both_layouts(l, node, kernels::kPool2d, p);
+  p.dtype = dtype;
+  if (!bytes) return both_layouts(l, node, kernels::kPool2d, p);
+  return l.add<kernels::Pool2dProblem>(node, kernels::kPool2d, {node.inputs[0]}, {node.outputs[0]},
+                                       {{p, {Layout::kPlain}, {Layout::kPlain}}});
 }
 
 bool lower_global_pool(Lowering& l, const ir::Node& node) {

@@ -33,7 +33,10 @@ bool lower_resize(Lowering& l, const ir::Node& node) {
   const Shape& x = l.shape(node.inputs[0]);
   const Shape& y = l.shape(node.outputs[0]);
   const ir::Attributes& a = node.attributes;
-  if (x.size() != 4 || x[0] != y[0] || x[1] != y[1] || !l.is_float32(node.inputs[0])) return false;
+  const DType dtype = l.graph().value(node.inputs[0]).dtype;
+  const bool bytes = dtype == DType::kUInt8 || dtype == DType::kInt8;
+  if (x.size() != 4 || x[0] != y[0] || x[1] != y[1]) return false;
+  if (!l.is_float32(node.inputs[0]) && !bytes) return false;
   // The rare forms stay with the reference.
   if (a.integer("antialias", 0) != 0 || a.has("axes") ||
       a.text("keep_aspect_ratio_policy", "stretch") != "stretch") {
@@ -45,6 +48,7 @@ bool lower_resize(Lowering& l, const ir::Node& node) {
   const auto rounding =
       named<kernels::NearestRounding>(kRoundings, a.text("nearest_mode", "round_prefer_floor"));
   if (!mode || !coordinates || !rounding) return false;
+  if (bytes && *mode == kernels::Resampling::kCubic) return false;
   ResizeProblem p{};
   p.target = l.target();
   p.n = x[0];
@@ -69,8 +73,10 @@ bool lower_resize(Lowering& l, const ir::Node& node) {
   p.mode = *mode;
   p.coordinates = *coordinates;
   p.rounding = *rounding;
+  p.dtype = dtype;
   std::vector<Lowering::Choice<ResizeProblem>> choices;
   for (Layout layout : {Layout::kBlocked, Layout::kPlain}) {
+    if (bytes && layout == Layout::kBlocked) continue;
     p.layout = layout;
     choices.push_back({p, {layout}, {layout}});
   }

@@ -25,6 +25,7 @@ bool lower_cumsum(Lowering& l, const ir::Node& node) {
     if (i > axis) p.inner *= x[i];
   }
   p.dtype = dtype;
+  p.product = node.op->name == "CumProd";
   p.exclusive = node.attributes.integer("exclusive", 0) != 0;
   p.reverse = node.attributes.integer("reverse", 0) != 0;
   return l.add<kernels::CumSumProblem>(node, kernels::kCumSum, {node.inputs[0]}, {node.outputs[0]},

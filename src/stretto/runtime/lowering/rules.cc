@@ -55,6 +55,7 @@ const LoweringRule* find_lowering_rule(std::string_view op) {
       {"ReduceProd", lower_reduce},
       {"ReduceSum", lower_reduce},
       {"ReduceSumSquare", lower_reduce},
+      {"CumProd", lower_cumsum},
       {"CumSum", lower_cumsum},
       {"Resize", lower_resize},
       {"Transpose", lower_transpose},

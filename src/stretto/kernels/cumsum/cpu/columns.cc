@@ -1,6 +1,6 @@
 // Sums that lie beside each other are one vector: a block of columns walks down the axis with its
 // sums in the first-level cache. Along the last axis, four rows go on at once, because a sum waits
-// for the one before it. Both add in the order of the reference: the bits are the same. Limit:
+// for the one before it. Both go on in the order of the reference: the bits are the same. Limit:
 // memory rate, x is read once and y is written once; a single row takes an addition's latency, 3 to
 // 4 cycles, for each element.
 #include "stretto/kernels/cumsum/candidates.h"
@@ -21,12 +21,21 @@ constexpr int64_t kBlock = 1024;  // columns: 8 KiB of sums
 constexpr int64_t kStep = 16;     // columns that threads do not part: 64 bytes and more
 constexpr int kRows = 4;          // 4 streams in and 4 out: no more lie in one set of an L1
 
-// Elements as they are stored, and the sums that they are added to.
-template <typename T, typename Sum>
+// Elements as they are stored, and the sums that they are added to, or products.
+template <typename T, typename Sum, bool kProduct>
 struct Type {
   using Stored = T;
   using Total = Sum;
   using Tag = hn::ScalableTag<Sum>;
+  static constexpr Sum kFirst = kProduct ? 1 : 0;
+  static HWY_INLINE hn::Vec<Tag> join(hn::Vec<Tag> a, hn::Vec<Tag> b) {
+    if constexpr (kProduct) {
+      return hn::Mul(a, b);
+    } else {
+      return hn::Add(a, b);
+    }
+  }
+  static HWY_INLINE Sum join_one(Sum a, Sum b) { return kProduct ? a * b : a + b; }
   static HWY_INLINE hn::Vec<Tag> load(Tag d, const T* p) {
     if constexpr (sizeof(T) == sizeof(Sum)) {
       return hn::LoadU(d, reinterpret_cast<const Sum*>(p));
@@ -55,20 +64,20 @@ void add_columns(const typename K::Stored* x, typename K::Stored* y, int64_t axi
   // Highway's emulation keeps infinite doubles from becoming infinite floats.
   constexpr bool kVectors = sizeof(T) == sizeof(Sum) || HWY_TARGET != HWY_EMU128;
   const int64_t whole = kVectors ? count / lanes * lanes : 0;
-  for (int64_t j = 0; j < count; ++j) sums[j] = 0;
+  for (int64_t j = 0; j < count; ++j) sums[j] = K::kFirst;
   // Two rows at a time, which halves the traffic of the sums.
   int64_t i = 0;
   for (; i + 2 <= axis; i += 2, x += 2 * step, y += 2 * step) {
     for (int64_t j = 0; j < whole; j += lanes) {
-      const auto sum = hn::LoadU(d, sums + j), next = hn::Add(sum, K::load(d, x + j));
-      const auto after = hn::Add(next, K::load(d, x + step + j));
+      const auto sum = hn::LoadU(d, sums + j), next = K::join(sum, K::load(d, x + j));
+      const auto after = K::join(next, K::load(d, x + step + j));
       K::store(kExclusive ? sum : next, d, y + j);
       K::store(kExclusive ? next : after, d, y + step + j);
       hn::StoreU(after, d, sums + j);
     }
     for (int64_t j = whole; j < count; ++j) {
-      const Sum sum = sums[j], next = sum + static_cast<Sum>(x[j]);
-      const Sum after = next + static_cast<Sum>(x[step + j]);
+      const Sum sum = sums[j], next = K::join_one(sum, static_cast<Sum>(x[j]));
+      const Sum after = K::join_one(next, static_cast<Sum>(x[step + j]));
       y[j] = static_cast<T>(kExclusive ? sum : next);
       y[step + j] = static_cast<T>(kExclusive ? next : after);
       sums[j] = after;
@@ -76,12 +85,12 @@ void add_columns(const typename K::Stored* x, typename K::Stored* y, int64_t axi
   }
   for (; i < axis; ++i, x += step, y += step) {
     for (int64_t j = 0; j < whole; j += lanes) {
-      const auto sum = hn::LoadU(d, sums + j), next = hn::Add(sum, K::load(d, x + j));
+      const auto sum = hn::LoadU(d, sums + j), next = K::join(sum, K::load(d, x + j));
       K::store(kExclusive ? sum : next, d, y + j);
       hn::StoreU(next, d, sums + j);
     }
     for (int64_t j = whole; j < count; ++j) {
-      const Sum sum = sums[j], next = sum + static_cast<Sum>(x[j]);
+      const Sum sum = sums[j], next = K::join_one(sum, static_cast<Sum>(x[j]));
       y[j] = static_cast<T>(kExclusive ? sum : next);
       sums[j] = next;
     }
@@ -94,10 +103,11 @@ HWY_INLINE void add_rows(const typename K::Stored* x, typename K::Stored* y, int
                          int64_t step, int64_t stride) {
   using T = typename K::Stored;
   using Sum = typename K::Total;
-  Sum sums[kCount] = {};
+  Sum sums[kCount];
+  for (Sum& sum : sums) sum = K::kFirst;
   for (int64_t i = 0; i < axis; ++i, x += step, y += step) {
     for (int r = 0; r < kCount; ++r) {
-      const Sum next = sums[r] + static_cast<Sum>(x[r * stride]);
+      const Sum next = K::join_one(sums[r], static_cast<Sum>(x[r * stride]));
       y[r * stride] = static_cast<T>(kExclusive ? sums[r] : next);
       sums[r] = next;
     }
@@ -143,20 +153,25 @@ void run_any(const CumSumProblem& p, const Args& args, const Worker& worker) {
   p.exclusive ? run_as<K, true>(p, args, worker) : run_as<K, false>(p, args, worker);
 }
 
+template <bool kProduct>
+void run_type(const CumSumProblem& p, const Args& args, const Worker& worker) {
+  switch (p.dtype) {
+    case DType::kFloat32:
+      return run_any<Type<float, double, kProduct>>(p, args, worker);
+    case DType::kFloat64:
+      return run_any<Type<double, double, kProduct>>(p, args, worker);
+    case DType::kInt32:
+      return run_any<Type<int32_t, uint32_t, kProduct>>(p, args, worker);
+    default:
+      return run_any<Type<int64_t, uint64_t, kProduct>>(p, args, worker);
+  }
+}
+
 }  // namespace cumsum_columns
 
 void cumsum_columns_run(const CumSumProblem& p, const Args& args, const Worker& worker) {
   using namespace cumsum_columns;
-  switch (p.dtype) {
-    case DType::kFloat32:
-      return run_any<Type<float, double>>(p, args, worker);
-    case DType::kFloat64:
-      return run_any<Type<double, double>>(p, args, worker);
-    case DType::kInt32:
-      return run_any<Type<int32_t, uint32_t>>(p, args, worker);
-    default:
-      return run_any<Type<int64_t, uint64_t>>(p, args, worker);
-  }
+  p.product ? run_type<true>(p, args, worker) : run_type<false>(p, args, worker);
 }
 
 }  // namespace stretto::kernels::HWY_NAMESPACE

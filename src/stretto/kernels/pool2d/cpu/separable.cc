@@ -2,7 +2,9 @@
 // one algorithm: a blocked row is a plain one whose pixels are vectors. Limit: reading x from the
 // cache.
 #include <algorithm>
+#include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "stretto/kernels/pool2d/candidates.h"
 
@@ -24,13 +26,15 @@ inline int64_t row_pixels(const Pool2dProblem& p) {
   const int64_t reach = (p.out_w - 1) * p.stride_w + (p.kernel_w - 1) * p.dilation_w + 1;
   return std::max<int64_t>(reach, p.pad_left + p.w);
 }
-inline int64_t row_floats(const Pool2dProblem& p) {
+inline int64_t row_bytes(const Pool2dProblem& p) {
   const int64_t pixel = p.layout == Layout::kBlocked ? p.target.block() : 1;
-  return round_up(row_pixels(p) * pixel + 4 * p.target.lanes(), 16);
+  const auto width = static_cast<int64_t>(dtype_bytes(p.dtype));
+  constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
+  return round_up(row_pixels(p) * pixel * width + 4 * p.target.lanes() * kFloat, 64);
 }
 // Per thread: the row, then 1 / count of each output column.
-inline int64_t thread_floats(const Pool2dProblem& p) {
-  return row_floats(p) + round_up(p.out_w, 16);
+inline int64_t thread_bytes(const Pool2dProblem& p) {
+  return row_bytes(p) + round_up(p.out_w, 16) * static_cast<int64_t>(sizeof(float));
 }
 
 }  // namespace stretto::kernels::pool2d
@@ -40,19 +44,46 @@ HWY_BEFORE_NAMESPACE();
 namespace stretto::kernels::HWY_NAMESPACE {
 namespace pool2d_separable {
 
+template <class D>
+using IsFloat = std::is_same<hn::TFromD<D>, float>;
+
 template <bool kMax, class D, class V = hn::Vec<D>>
 HWY_INLINE V join(D d, V a, V b) {
-  if constexpr (kMax) {
+  if constexpr (!kMax) {
+    return hn::Add(a, b);
+  } else if constexpr (IsFloat<D>::value) {
     return max_nan(d, a, b);
   } else {
-    return hn::Add(a, b);
+    return hn::Max(a, b);
   }
 }
 
-// row[i] = x[i] joined over `rows` rows that lie `stride` floats apart.
-template <bool kMax, class D>
-HWY_INLINE void join_columns(D d, const float* x, int64_t stride, int rows, float* row,
-                             int64_t count) {
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> load_some(D d, const T* p, int64_t count) {
+  if constexpr (IsFloat<D>::value) {
+    return load_n(d, p, count);
+  } else {
+    HWY_ALIGN T buffer[hn::MaxLanes(d)] = {};
+    std::memcpy(buffer, p, static_cast<size_t>(count) * sizeof(T));
+    return hn::Load(d, buffer);
+  }
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void store_some(hn::Vec<D> v, D d, T* p, int64_t count) {
+  if constexpr (IsFloat<D>::value) {
+    store_n(v, d, p, count);
+  } else {
+    if (count >= static_cast<int64_t>(hn::Lanes(d))) return hn::StoreU(v, d, p);
+    HWY_ALIGN T buffer[hn::MaxLanes(d)];
+    hn::Store(v, d, buffer);
+    std::memcpy(p, buffer, static_cast<size_t>(count) * sizeof(T));
+  }
+}
+
+// row[i] = x[i] joined over `rows` rows that lie `stride` elements apart.
+template <bool kMax, class D, class T = hn::TFromD<D>>
+HWY_INLINE void join_columns(D d, const T* x, int64_t stride, int rows, T* row, int64_t count) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t i = 0; i < count; i += lanes) {
     const int64_t n = HWY_MIN(lanes, count - i);
@@ -61,25 +92,30 @@ HWY_INLINE void join_columns(D d, const float* x, int64_t stride, int rows, floa
       for (int r = 1; r < rows; ++r) v = join<kMax>(d, v, hn::LoadU(d, x + r * stride + i));
       hn::StoreU(v, d, row + i);
     } else {
-      auto v = load_n(d, x + i, n);
-      for (int r = 1; r < rows; ++r) v = join<kMax>(d, v, load_n(d, x + r * stride + i, n));
-      store_n(v, d, row + i, n);
+      auto v = load_some(d, x + i, n);
+      for (int r = 1; r < rows; ++r) v = join<kMax>(d, v, load_some(d, x + r * stride + i, n));
+      store_some(v, d, row + i, n);
     }
   }
 }
 
-template <bool kMax>
-void run(const Pool2dProblem& p, const float* x, float* y, float* row, const Worker& worker) {
-  const hn::ScalableTag<float> d;
+template <typename T, bool kMax>
+void run(const Pool2dProblem& p, const Args& args, std::byte* scratch, const Worker& worker) {
+  const T* x = static_cast<const T*>(args.inputs[0]);
+  T* y = static_cast<T*>(args.outputs[0]);
+  T* row = reinterpret_cast<T*>(scratch);
+  const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const bool blocked = p.layout == Layout::kBlocked;
   const int64_t pixel = blocked ? lanes : 1;
   const int64_t planes = p.n * (blocked ? (p.c + lanes - 1) / lanes : p.c);
-  const float identity = kMax ? -std::numeric_limits<float>::infinity() : 0.0f;
-  const int64_t row_floats = pool2d::row_floats(p);
-  float* inverse = row + row_floats;
-  for (int64_t i = 0; i < row_floats; ++i) row[i] = identity;
+  using Limits = std::numeric_limits<T>;
+  constexpr T kLeast = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+  const T identity = kMax ? kLeast : T(0);
+  const int64_t row_bytes = pool2d::row_bytes(p);
+  float* inverse = reinterpret_cast<float*>(scratch + row_bytes);
+  std::fill_n(row, row_bytes / static_cast<int64_t>(sizeof(T)), identity);
   for (int64_t ox = 0; ox < p.out_w && !kMax; ++ox) {
     const WindowRange k =
         window_range(ox, p.w, p.kernel_w, p.stride_w, p.dilation_w, p.pad_left, p.pad_right);
@@ -93,12 +129,12 @@ void run(const Pool2dProblem& p, const float* x, float* y, float* row, const Wor
     const int64_t oy = job % p.out_h;
     const WindowRange k =
         window_range(oy, p.h, p.kernel_h, p.stride_h, p.dilation_h, p.pad_top, p.pad_bottom);
-    float* out = y + job * p.out_w * pixel;
+    T* out = y + job * p.out_w * pixel;
     const int rows = k.end - k.begin;
     const int count = p.count_include_pad ? k.padded : rows;
-    const V scale_y = hn::Set(d, count > 0 ? 1.0f / count : 0.0f);
+    [[maybe_unused]] const float scale_y = count > 0 ? 1.0f / count : 0.0f;
     if (rows <= 0) {
-      for (int64_t i = 0; i < p.out_w * pixel; ++i) out[i] = identity;
+      std::fill_n(out, p.out_w * pixel, identity);
       continue;
     }
     const int64_t iy = oy * p.stride_h - p.pad_top + k.begin * p.dilation_h;
@@ -107,10 +143,10 @@ void run(const Pool2dProblem& p, const float* x, float* y, float* row, const Wor
 
     if (blocked) {
       for (int64_t ox = 0; ox < p.out_w; ++ox) {
-        const float* at = row + ox * p.stride_w * pixel;
-        V v = hn::Load(d, at);
-        for (int s = 1; s < p.kernel_w; ++s) v = join<kMax>(d, v, hn::Load(d, at + s * step));
-        if (!kMax) v = hn::Mul(v, hn::Mul(scale_y, hn::Set(d, inverse[ox])));
+        const T* at = row + ox * p.stride_w * pixel;
+        V v = hn::LoadU(d, at);
+        for (int s = 1; s < p.kernel_w; ++s) v = join<kMax>(d, v, hn::LoadU(d, at + s * step));
+        if constexpr (!kMax) v = hn::Mul(v, hn::Mul(hn::Set(d, scale_y), hn::Set(d, inverse[ox])));
         hn::StoreU(v, d, out + ox * pixel);
       }
     } else if (p.stride_w <= 2) {
@@ -118,7 +154,7 @@ void run(const Pool2dProblem& p, const float* x, float* y, float* row, const Wor
         const int64_t n = HWY_MIN(lanes, p.out_w - ox);
         V v = hn::Set(d, identity);
         for (int s = 0; s < p.kernel_w; ++s) {
-          const float* at = row + ox * p.stride_w + s * step;
+          const T* at = row + ox * p.stride_w + s * step;
           V tap, odd;
           if (p.stride_w == 2) {
             hn::LoadInterleaved2(d, at, tap, odd);
@@ -127,18 +163,20 @@ void run(const Pool2dProblem& p, const float* x, float* y, float* row, const Wor
           }
           v = join<kMax>(d, v, tap);
         }
-        if (!kMax) v = hn::Mul(v, hn::Mul(scale_y, load_n(d, inverse + ox, n)));
-        store_n(v, d, out + ox, n);
+        if constexpr (!kMax) {
+          v = hn::Mul(v, hn::Mul(hn::Set(d, scale_y), load_n(d, inverse + ox, n)));
+        }
+        store_some(v, d, out + ox, n);
       }
     } else {
-      const float scale = hn::GetLane(scale_y);
       for (int64_t ox = 0; ox < p.out_w; ++ox) {
-        float v = row[ox * p.stride_w];
+        T v = row[ox * p.stride_w];
         for (int s = 1; s < p.kernel_w; ++s) {
-          const float tap = row[ox * p.stride_w + s * step];
-          v = !kMax ? v + tap : tap != tap || v < tap ? tap : v;
+          const T tap = row[ox * p.stride_w + s * step];
+          v = !kMax ? static_cast<T>(v + tap) : tap != tap || v < tap ? tap : v;
         }
-        out[ox] = kMax ? v : v * (scale * inverse[ox]);
+        if constexpr (!kMax) v *= scale_y * inverse[ox];
+        out[ox] = v;
       }
     }
   }
@@ -146,13 +184,18 @@ void run(const Pool2dProblem& p, const float* x, float* y, float* row, const Wor
 
 }  // namespace pool2d_separable
 
-void pool2d_max(const Pool2dProblem& p, const float* x, float* y, float* row,
+void pool2d_run(const Pool2dProblem& p, const Args& args, std::byte* scratch,
                 const Worker& worker) {
-  pool2d_separable::run<true>(p, x, y, row, worker);
-}
-void pool2d_average(const Pool2dProblem& p, const float* x, float* y, float* row,
-                    const Worker& worker) {
-  pool2d_separable::run<false>(p, x, y, row, worker);
+  using namespace pool2d_separable;
+  if (p.kind == Pooling::kAverage) return run<float, false>(p, args, scratch, worker);
+  switch (p.dtype) {
+    case DType::kUInt8:
+      return run<uint8_t, true>(p, args, scratch, worker);
+    case DType::kInt8:
+      return run<int8_t, true>(p, args, scratch, worker);
+    default:
+      return run<float, true>(p, args, scratch, worker);
+  }
 }
 
 }  // namespace stretto::kernels::HWY_NAMESPACE
@@ -162,21 +205,20 @@ HWY_AFTER_NAMESPACE();
 namespace stretto::kernels::pool2d {
 namespace {
 
-Fit fits(const Pool2dProblem&) { return Fit::yes(0.3); }
+Fit fits(const Pool2dProblem& p) {
+  if (p.dtype != DType::kFloat32 && (p.layout != Layout::kPlain || p.kind != Pooling::kMax)) {
+    return Fit::no("bytes: only maxima in the plain layout");
+  }
+  return Fit::yes(0.3);
+}
 
 size_t scratch_bytes(const Pool2dProblem& p) {
-  return static_cast<size_t>(p.target.threads * thread_floats(p)) * sizeof(float);
+  return static_cast<size_t>(p.target.threads * thread_bytes(p));
 }
 
 void run(const Pool2dProblem& p, const Args& args, const Worker& worker) {
-  const float* x = static_cast<const float*>(args.inputs[0]);
-  float* y = static_cast<float*>(args.outputs[0]);
-  float* row = reinterpret_cast<float*>(args.scratch) + worker.thread * thread_floats(p);
-  if (p.kind == Pooling::kMax) {
-    STRETTO_ISA_SELECT(p.target.isa, pool2d_max)(p, x, y, row, worker);
-  } else {
-    STRETTO_ISA_SELECT(p.target.isa, pool2d_average)(p, x, y, row, worker);
-  }
+  std::byte* scratch = args.scratch + worker.thread * thread_bytes(p);
+  STRETTO_ISA_SELECT(p.target.isa, pool2d_run)(p, args, scratch, worker);
 }
 
 }  // namespace

@@ -129,6 +129,7 @@ namespace stretto::kernels::resize {
 namespace {
 
 Fit fits(const ResizeProblem& p) {
+  if (p.dtype != DType::kFloat32) return Fit::no("float32 only");
   return p.h == 0 || p.w == 0 ? Fit::no("empty input") : Fit::yes(0.3);
 }
 
