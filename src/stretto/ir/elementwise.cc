@@ -107,4 +107,34 @@ std::string elementwise_text(const std::vector<ElementwiseStep>& steps) {
   return text;
 }
 
+std::vector<bool> truth_of(const std::vector<ElementwiseStep>& steps,
+                           const std::vector<bool>& inputs) {
+  std::vector<bool> truth;
+  const auto is_truth = [&](const ElementwiseArg& arg) {
+    const auto i = static_cast<size_t>(arg.index);
+    if (arg.kind == ElementwiseArg::Kind::kInput) return bool{inputs[i]};
+    if (arg.kind == ElementwiseArg::Kind::kResult) return bool{truth[i]};
+    return arg.literal == 0 || arg.literal == 1;
+  };
+  for (const ElementwiseStep& step : steps) {
+    const ElementRow& row = *find_element(step.op);
+    const bool chosen =
+        row.op == ElementOp::kWhere && is_truth(step.args[1]) && is_truth(step.args[2]);
+    const bool copied = row.op == ElementOp::kCopy && is_truth(step.args[0]);
+    truth.push_back(row.truth || chosen || copied);
+  }
+  return truth;
+}
+
+int elementwise_operations(const std::vector<ElementwiseStep>& steps) {
+  int count = 0;
+  for (const ElementwiseStep& step : steps) {
+    ++count;
+    for (int i = 0; i < find_element(step.op)->operands; ++i) {
+      count += step.args[static_cast<size_t>(i)].kind == ElementwiseArg::Kind::kLiteral ? 1 : 0;
+    }
+  }
+  return count;
+}
+
 }  // namespace stretto::ir

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "stretto/ir/fused.h"
 #include "stretto/ir/operator.h"
 #include "stretto/tensor/elementwise.h"
@@ -25,6 +27,19 @@ std::vector<ElementwiseStep> chain(std::string_view op, size_t inputs) {
   return steps;
 }
 
+// IsInf of the signs that it looks for; NaN is equal to nothing.
+std::vector<ElementwiseStep> infinity_test(const Node& node) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const bool negative = node.attributes.integer("detect_negative", 1) != 0;
+  const bool positive = node.attributes.integer("detect_positive", 1) != 0;
+  if (!negative && !positive) return {{.op = "Less", .args = {input(0), input(0)}}};  // never
+  if (negative != positive) {
+    return {{.op = "Equal", .args = {input(0), literal(positive ? kInfinity : -kInfinity)}}};
+  }
+  return {{.op = "Abs", .args = {input(0)}},
+          {.op = "Equal", .args = {result(0), literal(kInfinity)}}};
+}
+
 // ONNX's name of an operation and that of its row; they differ for these.
 std::string_view row_name(const Node& node) {
   const std::string_view op = node.op->name;
@@ -40,6 +55,7 @@ std::string_view row_name(const Node& node) {
 
 std::optional<std::vector<ElementwiseStep>> elementwise_program(const Node& node) {
   const std::string_view op = node.op->name;
+  if (op == "IsInf") return infinity_test(node);
   const ElementRow* row = find_element(row_name(node));
   if (row == nullptr || (op == "Swish" && node.attributes.number("alpha", 1) != 1)) return {};
   if (op == "Sum" || op == "Min" || op == "Max") return chain(row->name, node.inputs.size());

@@ -76,6 +76,12 @@ struct ElementwiseStep {
 std::vector<ElementwiseStep> parse_elementwise(std::string_view program);
 std::string elementwise_text(const std::vector<ElementwiseStep>& steps);  // the inverse
 
+// Whether each step makes truth, 1 or 0, where input i is truth if inputs[i] says so.
+std::vector<bool> truth_of(const std::vector<ElementwiseStep>& steps,
+                           const std::vector<bool>& inputs);
+// What a kernel does for each element: the steps, and the numbers among their operands.
+int elementwise_operations(const std::vector<ElementwiseStep>& steps);
+
 // The program that computes an ONNX operator, with input i of the node as xi, an absent bound of
 // Clip as a literal, and the sum, minimum or maximum of one input as Copy(x0). It says nothing of
 // types. Nothing for operators that are not elementwise, for Swish unless alpha is 1, and for Cast.

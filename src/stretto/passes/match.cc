@@ -20,6 +20,38 @@ constexpr int64_t kMaxScannedElements = 1 << 16;
 using Arg = ir::ElementwiseArg;
 
 Arg literal(double value) { return {.kind = Arg::Kind::kLiteral, .literal = value}; }
+Arg input(int index) { return {.kind = Arg::Kind::kInput, .index = index}; }
+Arg result(int index) { return {.kind = Arg::Kind::kResult, .index = index}; }
+
+// The number in a one-element float or bool constant.
+std::optional<double> number(const Rewriter& graph, ValueId id) {
+  const Tensor* tensor = graph.constant(id);
+  if (tensor == nullptr || tensor->dtype() != DType::kBool) return scalar(graph, id);
+  return tensor->count() == 1 ? std::optional(tensor->as_doubles()[0]) : std::nullopt;
+}
+
+// Between float32 and bool.
+std::optional<std::vector<ir::ElementwiseStep>> cast_program(const Rewriter& graph,
+                                                             const Node& node) {
+  const DType from = graph.dtype(node.inputs[0]), to = graph.dtype(node.outputs[0]);
+  if (from == to) return std::nullopt;
+  return std::vector<ir::ElementwiseStep>{
+      {.op = to == DType::kBool ? "ToBool" : "Copy", .args = {input(0)}}};
+}
+
+// Of a stretto.Elementwise on float32 and bool.
+ElementwiseMatch match_program(const Rewriter& graph, const Node& node) {
+  ElementwiseMatch match{.steps = ir::parse_elementwise(node.attributes.text("program", "")),
+                         .inputs = node.inputs};
+  if (graph.dtype(node.outputs[0]) != DType::kBool) return match;
+  std::vector<bool> truth;
+  for (ValueId id : node.inputs) truth.push_back(graph.dtype(id) == DType::kBool);
+  if (!ir::truth_of(match.steps, truth).back()) {
+    match.steps.push_back(
+        {.op = "ToBool", .args = {result(static_cast<int>(match.steps.size()) - 1)}});
+  }
+  return match;
+}
 
 // Every part with its length, so that no two lists of parts give one text.
 void append_part(std::string& text, std::string_view part) {
@@ -151,36 +183,34 @@ std::optional<ActivationMatch> match_activation(const Rewriter& graph, int n) {
   return match;
 }
 
-std::optional<ElementwiseMatch> match_elementwise(const Rewriter& graph, int n) {
+std::optional<ElementwiseMatch> match_elementwise(const Rewriter& graph, int n, LoopTypes types) {
   const Node& node = graph.node(n);
   const std::string_view op = node.op->name;
-  if (node.outputs.size() != 1 || graph.dtype(node.outputs[0]) != DType::kFloat32) {
-    return std::nullopt;
-  }
+  const auto held = [&](ValueId id) {
+    const DType dtype = graph.dtype(id);
+    return dtype == DType::kFloat32 ||
+           (types == LoopTypes::kFloat32AndBool && dtype == DType::kBool);
+  };
+  if (node.outputs.size() != 1 || !held(node.outputs[0])) return std::nullopt;
   for (ValueId id : node.inputs) {
-    if (id != kNone && graph.dtype(id) != DType::kFloat32) return std::nullopt;
+    if (id != kNone && !held(id)) return std::nullopt;
   }
+  if (op == "stretto.Elementwise") return match_program(graph, node);
   ElementwiseMatch match;
-  if (op == "stretto.Elementwise") {
-    if (node.attributes.has("dtype")) return std::nullopt;
-    match.steps = ir::parse_elementwise(node.attributes.text("program", ""));
-    match.inputs = node.inputs;
-    return match;
-  }
   const auto& out_shape = graph.shape(node.outputs[0]);
   // A scalar constant becomes a literal unless its rank decides the rank of the result.
   const auto arg = [&](ValueId id) -> Arg {
-    const auto value = scalar(graph, id);
+    const auto value = number(graph, id);
     if (value && graph.shape(id).size() <= out_shape.size() && node.inputs.size() > 1) {
       return literal(*value);
     }
     const auto at = std::find(match.inputs.begin(), match.inputs.end(), id);
     const auto index = static_cast<int>(at - match.inputs.begin());
     if (at == match.inputs.end()) match.inputs.push_back(id);
-    return {.kind = Arg::Kind::kInput, .index = index};
+    return input(index);
   };
-  const auto program = ir::elementwise_program(node);
-  if (!program || program->front().op == "Copy") return std::nullopt;
+  const auto program = op == "Cast" ? cast_program(graph, node) : ir::elementwise_program(node);
+  if (!program || (program->front().op == "Copy" && op != "Cast")) return std::nullopt;
   for (ir::ElementwiseStep step : *program) {
     for (Arg& a : step.args) {
       if (a.kind == Arg::Kind::kInput) a = arg(node.inputs[static_cast<size_t>(a.index)]);

@@ -1,6 +1,7 @@
 // Questions that several passes ask about a node.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -49,11 +50,15 @@ struct ActivationMatch {
 };
 std::optional<ActivationMatch> match_activation(const Rewriter& graph, int n);
 
-// Node n as steps of a fused loop over `inputs`, when it is elementwise on float32 throughout.
+// Node n as steps of a fused loop over `inputs`, when it is elementwise and all of it is float32 or
+// else, with kFloat32AndBool, bool. Truth is 1 or 0 in a loop, and so is a result of type bool; a
+// Cast between the two types is then ToBool(x0) or Copy(x0).
+enum class LoopTypes : uint8_t { kFloat32, kFloat32AndBool };
 struct ElementwiseMatch {
   std::vector<ir::ElementwiseStep> steps;
   std::vector<ValueId> inputs;
 };
-std::optional<ElementwiseMatch> match_elementwise(const Rewriter& graph, int n);
+std::optional<ElementwiseMatch> match_elementwise(const Rewriter& graph, int n,
+                                                  LoopTypes types = LoopTypes::kFloat32);
 
 }  // namespace stretto::passes

@@ -83,7 +83,7 @@ std::span<const Pass* const> pipeline() {
       &kMergeConvs,           // convolutions of one input with one window are merged
       &kWidenRows,            // convolutions of rows are convolutions of images of one row
       &kFuseAddLayerNorm,     // the remaining sums are computed where they are normalised
-      &kFuseElementwise,      // float32 arithmetic is in few stretto.Elementwise loops
+      &kFuseElementwise,      // float32 and bool arithmetic is in few stretto.Elementwise loops
       &kRemoveDead,           // every node reaches an output, every value is used
   };
   return kPipeline;

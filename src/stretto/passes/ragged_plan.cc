@@ -302,7 +302,7 @@ Plan Planner::plan(int n) {
                       y.size() == graph_.shape(node.inputs[0]).size();
     return fits ? first_packed(node, first) : std::nullopt;
   }
-  if (one_of(op, {"stretto.Elementwise", "Cast", "IsNaN", "PRelu", "Xor", "Mod"}) ||
+  if (one_of(op, {"stretto.Elementwise", "Cast", "PRelu", "Mod"}) ||
       ir::elementwise_program(node)) {
     return elementwise(node);
   }

@@ -1,5 +1,7 @@
 #include "stretto/tensor/elementwise.h"
 
+#include <type_traits>
+
 #include "stretto/tensor/element_formulas.h"
 
 namespace stretto {
@@ -7,8 +9,16 @@ namespace {
 
 template <typename Element>
 constexpr ElementRow row(ElementOp op, int operands, ElementRow::Use use) {
-  return {op,  Element::kName, operands, Element::kNumbers, Element::kAlpha, Element::kBeta,
-          use, Element::apply};
+  constexpr bool kTruth = std::is_same_v<decltype(Element::value(0, 0, 0, 0, 0)), bool>;
+  return {.op = op,
+          .name = Element::kName,
+          .operands = operands,
+          .numbers = Element::kNumbers,
+          .alpha = Element::kAlpha,
+          .beta = Element::kBeta,
+          .use = use,
+          .truth = kTruth,
+          .apply = Element::apply};
 }
 
 constexpr ElementRow kRows[] = {

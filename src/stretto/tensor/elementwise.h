@@ -23,6 +23,7 @@ struct ElementRow {
   int numbers;            // alpha, beta
   double alpha, beta;     // their defaults
   Use use;
+  bool truth;  // whether the result is truth, 1 or 0, whatever the operands are
   double (*apply)(double a, double b, double c, double alpha, double beta);
 
   // Arguments in a program of stretto.Elementwise: the operands, then the numbers.

@@ -47,6 +47,15 @@ TEST(Elementwise, ArgumentsAreOperandsAndThenNumbers) {
   EXPECT_EQ(find_element("Sub")->apply_to(minus), 2);
 }
 
+TEST(Elementwise, FormulasSayWhatIsTruth) {
+  for (const ElementRow& row : element_rows()) {
+    const std::set<std::string_view> truth{
+        "Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "And",
+        "Or",    "Xor",  "Not",     "IsNaN",       "ToBool"};
+    EXPECT_EQ(row.truth, truth.contains(row.name)) << row.name;
+  }
+}
+
 TEST(Elementwise, ActivationsKeepNan) {
   for (const Activation activation : activations()) {
     EXPECT_TRUE(std::isnan(apply_activation(activation, 0.2, 0.5, NAN)))
@@ -70,6 +79,11 @@ TEST(Elementwise, Formulas) {
   EXPECT_NEAR(value("Softplus", 800), 800, 1e-12);
   EXPECT_NEAR(value("Elu", -1, 2), 2 * (std::exp(-1.0) - 1), 1e-15);
   EXPECT_TRUE(std::isnan(value("Max", 1, NAN)));
+  EXPECT_EQ(value("Xor", 2, 3), 0);
+  EXPECT_EQ(value("Xor", 0, NAN), 1);
+  EXPECT_EQ(value("IsNaN", NAN), 1);
+  EXPECT_EQ(value("IsNaN", -INFINITY), 0);
+  EXPECT_EQ(value("ToBool", NAN), 1);
   EXPECT_TRUE(std::isnan(value("Min", NAN, 1)));
 }
 

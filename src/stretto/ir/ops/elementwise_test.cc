@@ -146,6 +146,40 @@ TEST(FusedElementwise, RunsItsProgram) {
             std::string::npos);
 }
 
+// As operators of their own would: x y is not 1 in double precision, but in single precision it is.
+TEST(FusedElementwise, RoundsEveryStepOfFloatsToTheirType) {
+  const float third = 1.0f / 3;
+  const AttributeList program{{"program", std::string("t0 = Mul(x0, 3); t1 = Equal(t0, 1)")}};
+  const auto as = [&](DType dtype) {
+    OneNode one("stretto.Elementwise", {floats({}, {third})}, program, 1);
+    infer(one.graph);
+    const Tensor x = floats({}, {third}).converted(dtype);
+    return evaluate(one.graph, one.graph.nodes[0], {&x, 1})[0].as_doubles()[0];
+  };
+  EXPECT_EQ(as(DType::kFloat32), 1);
+  EXPECT_EQ(as(DType::kFloat64), 0);
+}
+
+TEST(FusedElementwise, KnowsWhichStepsAreTruth) {
+  const auto truth = [](const char* program) {
+    return std::vector<bool>(truth_of(parse_elementwise(program), {true, true, false}));
+  };
+  EXPECT_EQ(truth("t0 = And(x0, x1); t1 = Where(t0, x0, t0); t2 = Where(t1, x1, 0.5)"),
+            (std::vector{true, true, false}));
+  EXPECT_EQ(truth("t0 = Less(x2, 0.5); t1 = Mul(t0, t0); t2 = Not(t1); t3 = Where(x2, x0, 1)"),
+            (std::vector{true, false, true, true}));
+  EXPECT_EQ(truth("t0 = Where(x0, x2, x1); t1 = ToBool(x2); t2 = IsNaN(x2); t3 = Xor(x2, x2)"),
+            (std::vector{false, true, true, true}));
+}
+
+TEST(FusedElementwise, CountsItsStepsAndTheNumbersAmongTheirOperands) {
+  const auto count = [](const char* program) {
+    return elementwise_operations(parse_elementwise(program));
+  };
+  EXPECT_EQ(count("t0 = Add(x0, x1); t1 = Neg(t0)"), 2);
+  EXPECT_EQ(count("t0 = Clip(x0, 0, 1); t1 = Where(x1, 0, 2); t2 = Less(t1, 3)"), 6);
+}
+
 TEST(FusedElementwise, TextRoundTripsAndErrorsQuote) {
   const std::string text = "t0 = Sigmoid(x0); t1 = Clip(t0, -0.5, 1e-07); t2 = Where(x7, t1, x0)";
   EXPECT_EQ(elementwise_text(parse_elementwise(text)), text);
@@ -193,6 +227,15 @@ TEST(ElementwiseProgram, ComputesWhatItsOperatorComputes) {
   check("Gelu", {x}, {{"approximate", std::string("tanh")}}, "t0 = GeluTanh(x0)");
   check("Clip", {x}, {}, "t0 = Clip(x0, -inf, inf)");
   check("Clip", {x, low, high}, {}, "t0 = Clip(x0, x1, x2)");
+  const Tensor wide = floats({5}, {-kInfF, -1, 0, kInfF, NAN});
+  check("IsNaN", {wide}, {}, "t0 = IsNaN(x0)");
+  check("IsInf", {wide}, {}, "t0 = Abs(x0); t1 = Equal(t0, inf)");
+  check("IsInf", {wide}, {{"detect_negative", int64_t{0}}}, "t0 = Equal(x0, inf)");
+  check("IsInf", {wide}, {{"detect_positive", int64_t{0}}}, "t0 = Equal(x0, -inf)");
+  check("IsInf", {wide}, {{"detect_negative", int64_t{0}}, {"detect_positive", int64_t{0}}},
+        "t0 = Less(x0, x0)");
+  const bool p[] = {true, true, false, false}, q[] = {true, false, true, false};
+  check("Xor", {Tensor::of<bool>({4}, p), Tensor::of<bool>({4}, q)}, {}, "t0 = Xor(x0, x1)");
 }
 
 TEST(ElementwiseProgram, SaysNothingOfOtherOperators) {

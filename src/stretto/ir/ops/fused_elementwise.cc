@@ -1,4 +1,5 @@
 // stretto.Elementwise: a whole expression over broadcast inputs in one loop (see ir/fused.h).
+#include <algorithm>
 #include <array>
 
 #include "stretto/ir/fused.h"
@@ -31,6 +32,14 @@ void infer(Inference& c) {
   infer_broadcast(c, dtype);
 }
 
+// Whether everything is float32 or bool, so that every result is rounded to float32, as it would be
+// by operators of their own: comparisons tell the difference.
+bool rounds(const Evaluation& c) {
+  const auto fits = [](DType d) { return d == DType::kFloat32 || d == DType::kBool; };
+  return fits(c.output_dtypes[0]) && std::all_of(c.inputs.begin(), c.inputs.end(),
+                                                 [&](const Tensor& x) { return fits(x.dtype()); });
+}
+
 void evaluate(Evaluation& c) {
   const std::vector<ElementwiseStep> steps = parse_elementwise(c.attributes.text("program", ""));
   std::vector<const ElementRow*> rows;
@@ -42,6 +51,7 @@ void evaluate(Evaluation& c) {
     shapes.push_back(input.shape());
   }
   const StridedLoop loop = StridedLoop::broadcast(c.output_shapes[0], shapes);
+  const bool rounded = rounds(c);
   Tensor result(DType::kFloat64, c.output_shapes[0]);
   double* y = data_of<double>(result);
   parallel(c.team, loop.count(), kElementwiseGrain, [&](int64_t begin, int64_t end) {
@@ -60,6 +70,7 @@ void evaluate(Evaluation& c) {
                                          : data_of<double>(inputs[j])[offsets[j] + i * strides[j]];
                     }
                     results[s] = rows[s]->apply_to(arguments.data());
+                    if (rounded) results[s] = static_cast<float>(results[s]);
                   }
                   y[at + i] = results.back();
                 }

@@ -7,6 +7,7 @@ namespace elementwise {
 constexpr const Row* kRows[] = {
     &kStrips,
     &kIntegers,
+    &kDoubles,
     &kReference,
 };
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <random>
 
+#include "stretto/kernels/elementwise/doubles.h"
 #include "stretto/kernels/elementwise/integers.h"
 #include "stretto/kernels/row_check.h"
 
@@ -109,6 +110,31 @@ TEST(Elementwise, RemaindersOfFloatsAreExact) {
     }
   }
   EXPECT_GT(checked, 0);
+}
+
+// Every pair of these, in vectors of all sizes: what compares, tests and chooses does not round.
+TEST(Elementwise, TruthOfSpecialFloatsIsExact) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  constexpr float kTiny = std::numeric_limits<float>::denorm_min();
+  constexpr float kValues[] = {0, -0.0f, 1, -1, kTiny, -kTiny, kInf, -kInf, NAN, 3.0e38f, 0.1f};
+  constexpr auto kCount = static_cast<int64_t>(std::size(kValues));
+  for (const ElementRow& row : element_rows()) {
+    if (!row.truth && row.op != ElementOp::kWhere) continue;
+    for (const DType output : {DType::kBool, DType::kFloat32}) {
+      ElementwiseProblem p = plain({kCount, kCount}, {{kCount, 1}, {1, kCount}, {1, kCount}}, 2);
+      p.output = output;
+      append(p, {row.op, 0, 1, 0});
+      for (Isa isa : usable_isas()) {
+        p.target.isa = isa;
+        const int checked = check_rows(kElementwise, p, 0, [&](Workbench& bench) {
+          for (int i = 0; i < 3; ++i) {
+            std::copy(std::begin(kValues), std::end(kValues), bench.input(i).begin());
+          }
+        });
+        EXPECT_GT(checked, 0) << row.name;
+      }
+    }
+  }
 }
 
 // One element after the other by the functions of tensor/dtype.h, for every row that fits.
@@ -331,6 +357,7 @@ TEST(Elementwise, IntegersOfEveryType) {
 TEST(Elementwise, BitsAndRemaindersOfIntegers) {
   constexpr Instruction kForms[] = {{ElementOp::kAnd, 0, 1, 0, Instruction::kEachBit},
                                     {ElementOp::kOr, 0, 1, 0, Instruction::kEachBit},
+                                    {ElementOp::kXor, 0, 1, 0, Instruction::kEachBit},
                                     {ElementOp::kNot, 0, 0, 0, Instruction::kEachBit},
                                     {ElementOp::kDiv, 0, 1, 0, Instruction::kRestOfA},
                                     {ElementOp::kDiv, 0, 1, 0, Instruction::kRestOfB}};
@@ -378,6 +405,37 @@ TEST(Elementwise, CastsBetweenIntegers) {
                              if (from != DType::kBool) fill_integers(bench, 0, from, 1500);
                            }),
                 0);
+    }
+  }
+}
+
+TEST(Elementwise, ComparisonsAndChoicesOfDoubles) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  constexpr double kNear = 1 + 1e-12;  // as float32 it is 1
+  constexpr double kValues[] = {0, -0.0, 1, kNear, -1, 5e-324, kInf, -kInf, NAN, 1e300, 1e17 + 16};
+  const std::vector<std::vector<Shape>> forms{
+      {{1, 7}, {1, 7}, {1, 7}}, {{3, 1100}, {3, 1100}, {3, 1100}}, {{3, 1}, {1, 1100}, {3, 1100}}};
+  for (const ElementRow& row : element_rows()) {
+    if (!elementwise::has_doubles(row.op)) continue;
+    for (const auto& shapes : forms) {
+      for (const DType output : {DType::kFloat64, DType::kBool}) {
+        for (const DType first : {DType::kFloat64, DType::kBool}) {
+          const std::vector<DType> dtypes{first, DType::kFloat64, DType::kFloat64};
+          ElementwiseProblem p = elementwise_problem({.threads = 2}, shapes[2], shapes, dtypes);
+          p.output = output;
+          p.compute = DType::kFloat64;
+          append(p, {row.op, 0, 1, 2, row.op == ElementOp::kConstant ? 3.0f : 0});
+          std::mt19937 random(7);
+          const int checked = check_rows(kElementwise, p, 0, [&](Workbench& bench) {
+            for (int i = first == DType::kBool ? 1 : 0; i < 3; ++i) {
+              auto* x = reinterpret_cast<double*>(bench.input(i).data());
+              const int64_t count = element_count(shapes[static_cast<size_t>(i)]);
+              for (int64_t k = 0; k < count; ++k) x[k] = kValues[random() % std::size(kValues)];
+            }
+          });
+          EXPECT_GT(checked, 0) << row.name;
+        }
+      }
     }
   }
 }

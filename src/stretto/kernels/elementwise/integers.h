@@ -15,7 +15,7 @@ namespace stretto::kernels::elementwise {
 #define STRETTO_INTEGER_OPERATIONS(X)                                           \
   X(Copy) X(Constant) X(Add) X(Sub) X(Mul) X(Div) X(Min) X(Max) X(Neg) X(Abs)   \
   X(Sign) X(Where) X(Equal) X(Less) X(Greater) X(LessOrEqual) X(GreaterOrEqual) \
-  X(And) X(Or) X(Not) X(ToBool) X(Relu)
+  X(And) X(Or) X(Xor) X(Not) X(ToBool) X(Relu)
 // clang-format on
 
 constexpr bool has_integers(ElementOp op) {
@@ -82,6 +82,8 @@ HWY_INLINE T apply_integer(ElementOp op, T a, T b, T c, T alpha) {
       return alpha != 0 ? static_cast<T>(wa & wb) : static_cast<T>(a != 0 && b != 0);
     case ElementOp::kOr:
       return alpha != 0 ? static_cast<T>(wa | wb) : static_cast<T>(a != 0 || b != 0);
+    case ElementOp::kXor:
+      return alpha != 0 ? static_cast<T>(wa ^ wb) : static_cast<T>((a != 0) != (b != 0));
     case ElementOp::kNot:
       return alpha != 0 ? static_cast<T>(~wa) : static_cast<T>(a == 0);
     case ElementOp::kToBool:

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "stretto/base/error.h"
+#include "stretto/kernels/elementwise/doubles.h"
 
 namespace stretto::kernels {
 namespace {
@@ -99,6 +102,13 @@ ElementwiseProblem blocked_elementwise_problem(const Target& target,
     p.input_broadcast[i] = static_cast<uint8_t>(broadcast_bits(output, inputs[i]));
   }
   return p;
+}
+
+bool works_in_doubles(const ElementwiseProblem& p) {
+  const auto fits = [](DType d) { return d == DType::kFloat64 || d == DType::kBool; };
+  const auto has = [](const Instruction& s) { return elementwise::has_doubles(s.op); };
+  return fits(p.output) && std::all_of(p.input_dtype, p.input_dtype + p.inputs, fits) &&
+         std::all_of(p.program, p.program + p.instructions, has);
 }
 
 uint8_t append(ElementwiseProblem& p, const Instruction& instruction) {

@@ -10,8 +10,9 @@ namespace stretto::kernels {
 
 // One step. Operands a, b, c name values: 0 .. inputs-1 are the inputs, inputs + i is the result of
 // instruction i, which only later instructions may use. alpha and beta are the numbers of
-// activations, alpha the value of Constant; of integers, And, Or and Not with kEachBit work bit by
-// bit, and Div with kRestOfA or kRestOfB gives the remainder, whose sign is that of a or that of b.
+// activations, alpha the value of Constant; of integers, And, Or, Xor and Not with kEachBit work
+// bit by bit, and Div with kRestOfA or kRestOfB gives the remainder, whose sign is that of a or
+// that of b.
 struct Instruction {
   static constexpr float kEachBit = 1, kRestOfA = 1, kRestOfB = 2;
 
@@ -25,7 +26,8 @@ struct Instruction {
 // input_broadcast[i]. Types: float32, float16, bfloat16, integers and bool, converted to `compute`
 // on the way in and from it on the way out (floats to integers truncate, to 16-bit floats round to
 // the nearest, ties to even; wider integers to narrower ones lose high bits, to bool compare with
-// 0). compute is float32, or an integer type, whose arithmetic wraps around. layout kBlocked: rank
+// 0). compute is float32, or an integer type, whose arithmetic wraps around, or float64, for
+// problems of which works_in_doubles() says so. layout kBlocked: rank
 // 4, NCHW, float32; inputs that vary along C are blocked too, the others plain.
 struct ElementwiseProblem {
   static constexpr int kMaxRank = 6, kMaxInputs = 8, kMaxInstructions = 32;
@@ -55,6 +57,10 @@ ElementwiseProblem blocked_elementwise_problem(const Target& target,
                                                std::span<const Shape> inputs);
 // Appends an instruction and returns the value it makes. Throws Unsupported beyond 32.
 uint8_t append(ElementwiseProblem& p, const Instruction& instruction);
+
+// Whether the operations and types of a problem are among those that are computed in float64:
+// float64 and bool, and what compares and chooses.
+bool works_in_doubles(const ElementwiseProblem& p);
 
 std::string problem_key(const ElementwiseProblem& p);
 Signature problem_signature(const ElementwiseProblem& p);

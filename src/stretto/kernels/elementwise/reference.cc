@@ -39,6 +39,8 @@ void with_type(DType dtype, F&& f) {
       return f(uint32_t{});
     case DType::kUInt64:
       return f(uint64_t{});
+    case DType::kFloat64:
+      return f(double{});
     default:
       return f(float{});
   }

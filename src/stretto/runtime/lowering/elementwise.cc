@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <span>
 
 #include "stretto/base/error.h"
@@ -19,8 +20,8 @@ using kernels::ElementwiseProblem;
 bool is_whole(DType dtype) { return is_integer(dtype) || dtype == DType::kBool; }
 
 bool supported(DType dtype) {
-  return dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16 ||
-         is_whole(dtype);
+  return dtype == DType::kFloat32 || dtype == DType::kFloat64 || dtype == DType::kFloat16 ||
+         dtype == DType::kBFloat16 || is_whole(dtype);
 }
 
 // Appends the steps to a problem; false when one of them has no kernel form.
@@ -61,9 +62,11 @@ bool append_steps(ElementwiseProblem& p, const std::vector<ElementwiseStep>& ste
 }
 
 // Float arithmetic unless everything is integer or bool: then that of the integers, which all have
-// one type, or of bytes.
+// one type, or of bytes. In double precision where anything has it.
 DType compute_type(DType output, const std::vector<DType>& inputs) {
   DType compute = DType::kUInt8;
+  const auto wide = [](DType dtype) { return dtype == DType::kFloat64; };
+  if (wide(output) || std::any_of(inputs.begin(), inputs.end(), wide)) return DType::kFloat64;
   for (DType dtype : inputs) {
     if (is_float(dtype)) return DType::kFloat32;
     if (is_integer(dtype)) compute = dtype;
@@ -81,10 +84,11 @@ ir::ValueId as_image(Lowering& l, ir::ValueId id) {
   return l.graph().add_constant(name, l.constant(id)->reshaped(image));
 }
 
-// `append` adds the instructions to a problem, and returns false when it cannot.
+// `append` adds the instructions to a problem, and returns false when it cannot. `compute` is what
+// the types ask for unless given.
 template <typename Append>
 bool lower_problem(Lowering& l, const ir::Node& node, std::vector<ir::ValueId> inputs,
-                   const Append& append) {
+                   const Append& append, std::optional<DType> compute = {}) {
   const ir::ValueId y = node.outputs[0];
   const DType output = l.graph().value(y).dtype;
   std::vector<Shape> shapes;
@@ -103,8 +107,8 @@ bool lower_problem(Lowering& l, const ir::Node& node, std::vector<ir::ValueId> i
       std::all_of(dtypes.begin(), dtypes.end(), [](DType d) { return d == DType::kFloat32; });
   const auto offer = [&](ElementwiseProblem p) {
     p.output = output;
-    p.compute = compute_type(output, dtypes);
-    if (!append(p)) return false;
+    p.compute = compute.value_or(compute_type(output, dtypes));
+    if (!append(p) || (p.compute == DType::kFloat64 && !works_in_doubles(p))) return false;
     std::vector<Layout> layouts;
     for (const kernels::TensorInfo& info : kernels::problem_signature(p).inputs) {
       layouts.push_back(info.layout);
@@ -133,9 +137,24 @@ bool lower_problem(Lowering& l, const ir::Node& node, std::vector<ir::ValueId> i
 }
 
 bool lower_steps(Lowering& l, const ir::Node& node, std::vector<ir::ValueId> inputs,
-                 const std::vector<ElementwiseStep>& steps) {
-  return lower_problem(l, node, std::move(inputs),
-                       [&](ElementwiseProblem& p) { return append_steps(p, steps); });
+                 const std::vector<ElementwiseStep>& steps, std::optional<DType> compute = {}) {
+  return lower_problem(
+      l, node, std::move(inputs), [&](ElementwiseProblem& p) { return append_steps(p, steps); },
+      compute);
+}
+
+// Whether bytes hold every value of a program on bools.
+bool all_truth(const std::vector<ElementwiseStep>& steps, size_t inputs) {
+  const std::vector<bool> truth = ir::truth_of(steps, std::vector<bool>(inputs, true));
+  const auto in_bytes = [](const ElementwiseStep& step) {
+    return step.op != "IsNaN" &&
+           std::all_of(step.args.begin(), step.args.end(), [](const ElementwiseArg& arg) {
+             return arg.kind != ElementwiseArg::Kind::kLiteral || arg.literal == 0 ||
+                    arg.literal == 1;
+           });
+  };
+  return std::all_of(truth.begin(), truth.end(), [](bool is_truth) { return is_truth; }) &&
+         std::all_of(steps.begin(), steps.end(), in_bytes);
 }
 
 ElementwiseArg input_arg(int i) { return {.kind = ElementwiseArg::Kind::kInput, .index = i}; }
@@ -144,21 +163,20 @@ ElementwiseArg result_arg(int i) { return {.kind = ElementwiseArg::Kind::kResult
 
 bool lower_fused_elementwise(Lowering& l, const ir::Node& node) {
   // Integers too are computed with as floats here, between the steps as well; the passes fuse
-  // floats only.
-  const auto is_float32 = [&](ir::ValueId id) { return l.is_float32(id); };
-  if (!std::all_of(node.inputs.begin(), node.inputs.end(), is_float32)) return false;
-  return lower_steps(l, node, node.inputs,
-                     ir::parse_elementwise(node.attributes.text("program", "")));
+  // floats and bools only.
+  const auto is_bool = [&](ir::ValueId id) { return l.graph().value(id).dtype == DType::kBool; };
+  const auto fits = [&](ir::ValueId id) { return l.is_float32(id) || is_bool(id); };
+  if (!std::all_of(node.inputs.begin(), node.inputs.end(), fits) || !fits(node.outputs[0])) {
+    return false;
+  }
+  const auto steps = ir::parse_elementwise(node.attributes.text("program", ""));
+  const bool bytes = is_bool(node.outputs[0]) &&
+                     std::all_of(node.inputs.begin(), node.inputs.end(), is_bool) &&
+                     all_truth(steps, node.inputs.size());
+  return lower_steps(l, node, node.inputs, steps, bytes ? DType::kUInt8 : DType::kFloat32);
 }
 
 namespace {
-
-// Truth is 1 or 0, so that differing truths are unequal numbers.
-bool lower_xor(Lowering& l, const ir::Node& node) {
-  return lower_steps(l, node, node.inputs,
-                     {{.op = "Equal", .args = {input_arg(0), input_arg(1)}},
-                      {.op = "Not", .args = {result_arg(0)}}});
-}
 
 bool lower_cast(Lowering& l, const ir::Node& node) {
   const char* const copy =
@@ -189,7 +207,6 @@ bool lower_elementwise(Lowering& l, const ir::Node& node) {
   // An integer to the power of a float is an integer again: more digits than floats hold.
   if (op == "Pow" && !l.is_float32(node.outputs[0])) return false;
   if (op == "Cast" || op == "CastLike") return lower_cast(l, node);
-  if (op == "Xor") return lower_xor(l, node);
   if (op == "Clip" && is_integer(l.graph().value(node.inputs[0]).dtype)) {
     return lower_integer_clip(l, node);
   }
@@ -215,17 +232,14 @@ bool lower_integers(Lowering& l, const ir::Node& node) {
   }
   return lower_problem(l, node, node.inputs, [&](ElementwiseProblem& p) {
     const auto bits = [&](ElementOp element) {
-      return kernels::append(p, {.op = element, .a = 0, .b = 1, .alpha = Instruction::kEachBit});
+      kernels::append(p, {.op = element, .a = 0, .b = 1, .alpha = Instruction::kEachBit});
     };
     if (op == "BitwiseAnd") bits(ElementOp::kAnd);
     if (op == "BitwiseOr") bits(ElementOp::kOr);
     if (op == "BitwiseNot") {
       kernels::append(p, {.op = ElementOp::kNot, .a = 0, .alpha = Instruction::kEachBit});
     }
-    if (op == "BitwiseXor") {  // the bits of one of them, without those of both
-      const uint8_t either = bits(ElementOp::kOr), both = bits(ElementOp::kAnd);
-      kernels::append(p, {.op = ElementOp::kSub, .a = either, .b = both});
-    }
+    if (op == "BitwiseXor") bits(ElementOp::kXor);
     if (op == "Mod") {
       const bool like_c = node.attributes.integer("fmod", 0) != 0;
       kernels::append(p, {.op = ElementOp::kDiv,

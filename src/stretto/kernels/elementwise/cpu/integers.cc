@@ -1,7 +1,7 @@
-// The same strips as strips.cc, for integers and bool: every instruction is one loop over dense
-// operands in the problem's integer type, which the compiler vectorises. Operands that are
-// repeated, and bool ones, are written out for the strip first. Limit: memory bandwidth, for
-// divisions the divider.
+// The same strips as strips.cc, for integers, float64 and bool: every instruction is one loop over
+// dense operands in the type that the problem is computed in, which the compiler vectorises.
+// Operands that are repeated, and bool ones, are written out for the strip first. Limit: memory
+// bandwidth, for divisions the divider.
 #include "stretto/kernels/elementwise/candidates.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -12,7 +12,9 @@
 #include <hwy/highway.h>
 
 #include "stretto/kernels/elementwise/cpu/rows.h"
+#include "stretto/kernels/elementwise/doubles.h"
 #include "stretto/kernels/elementwise/integers.h"
+#include "stretto/tensor/element_formulas.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stretto::kernels::HWY_NAMESPACE {
@@ -28,6 +30,25 @@ void loop(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, const T* HWY_RESTRIC
     const T x = kOperands > 0 ? a[i] : T{0}, y = kOperands > 1 ? b[i] : T{0};
     const T z = kOperands > 2 ? c[i] : T{0};
     to[i] = elementwise::apply_integer<T>(kOp, x, y, z, alpha);
+  }
+}
+
+template <typename Element>
+void loop(const double* HWY_RESTRICT a, const double* HWY_RESTRICT b, const double* HWY_RESTRICT c,
+          double alpha, double* HWY_RESTRICT to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] = Element::apply(a[i], b[i], c[i], alpha, 0);
+}
+
+HWY_INLINE void run_instruction(const Instruction& s, const double* a, const double* b,
+                                const double* c, double* to, int64_t count) {
+  switch (s.op) {
+#define STRETTO_CASE(name) \
+  case ElementOp::k##name: \
+    return loop<elements::name>(a, b, c, s.alpha, to, count);
+    STRETTO_DOUBLE_OPERATIONS(STRETTO_CASE)
+#undef STRETTO_CASE
+    default:
+      return;
   }
 }
 
@@ -164,6 +185,8 @@ void elementwise_integers_run(const ElementwiseProblem& p, const Args& args, con
       return run_as<uint16_t>(p, args, worker);
     case DType::kUInt32:
       return run_as<uint32_t>(p, args, worker);
+    case DType::kFloat64:
+      return run_as<double>(p, args, worker);
     default:
       return run_as<uint64_t>(p, args, worker);
   }
@@ -192,6 +215,13 @@ Fit fits(const ElementwiseProblem& p) {
   return Fit::yes(0.6);
 }
 
+Fit fits_doubles(const ElementwiseProblem& p) {
+  if (p.compute != DType::kFloat64) return Fit::no("not in float64");
+  if (p.instructions == 0) return Fit::no("no instruction");
+  if (p.layout != Layout::kPlain) return Fit::no("blocked");
+  return works_in_doubles(p) ? Fit::yes(0.6) : Fit::no("an operation or a type of others");
+}
+
 size_t scratch_bytes(const ElementwiseProblem& p) {
   return static_cast<size_t>(p.target.threads) * kSlots * kStrip * sizeof(int64_t);
 }
@@ -203,6 +233,8 @@ void run(const ElementwiseProblem& p, const Args& args, const Worker& worker) {
 }  // namespace
 
 const Row kIntegers{.name = "integers", .fits = fits, .scratch_bytes = scratch_bytes, .run = run};
+const Row kDoubles{
+    .name = "doubles", .fits = fits_doubles, .scratch_bytes = scratch_bytes, .run = run};
 
 }  // namespace stretto::kernels::elementwise
 #endif

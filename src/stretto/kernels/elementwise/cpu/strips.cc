@@ -347,7 +347,7 @@ namespace stretto::kernels::elementwise {
 namespace {
 
 Fit fits(const ElementwiseProblem& p) {
-  if (p.compute != DType::kFloat32) return Fit::no("integers");
+  if (p.compute != DType::kFloat32) return Fit::no("not in float32");
   if (p.instructions == 0) return Fit::no("no instruction");
   for (int i = 0; i < p.inputs && p.layout == Layout::kBlocked; ++i) {
     const unsigned bits = p.input_broadcast[i];
