@@ -94,6 +94,7 @@ TEST(Resize, SpecialValues) {
 void expect_row(const ResizeProblem& p, const std::vector<float>& x, int64_t oy,
                 const std::vector<float>& expected) {
   for (int row = 0; row < kResize.rows; ++row) {
+    if (!kResize.fits(row, &p).ok) continue;
     Workbench bench(kResize, &p);
     std::copy(x.begin(), x.end(), bench.input(0).begin());
     bench.run(row);
