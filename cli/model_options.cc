@@ -222,8 +222,7 @@ std::vector<Tensor> arrange_inputs(const Model& model, const std::map<std::strin
     if (!given.contains(name)) continue;
     throw_invalid(
         "inputs: the ONNX file has a value for input {}, which became a constant; optimise the "
-        "file "
-        "with --input {}=FILE to give other values",
+        "file with --input {}=FILE to give other values",
         name, name);
   }
   if (model.staged()) return arrange_for_run(model, given, made_up);
