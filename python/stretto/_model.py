@@ -289,8 +289,9 @@ class Model:
     for name, value in kwargs.items():
       if name in self._session.constant_inputs:
         raise InvalidArgumentError(
-          f"{name}: the ONNX file has a value for this input, which became a constant; optimise the "
-          f"file with inputs={{{name!r}: ...}} or shapes={{{name!r}: ...}} to give other values")
+          f"{name}: the ONNX file has a value for this input, which became a constant; optimise "
+          f"the file with inputs={{{name!r}: ...}} or shapes={{{name!r}: ...}} to give other "
+          "values")
       if name not in names:
         raise InvalidArgumentError(
           f"{name}: the model has no such input; it has {', '.join(names)}")

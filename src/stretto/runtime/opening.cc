@@ -370,17 +370,20 @@ std::string memory_advice(const Opening& opening) {
 
 namespace {
 
-// The first shapes with every open dimension of one input, and those of the same names, one larger.
+// The first shapes with the open dimensions of one input, but for its batch, and those of the same
+// names, one larger.
 std::vector<Shape> with_larger(const Opening& opening, size_t input) {
   std::set<std::string> names;
-  for (const Dimension& d : opening.inputs[input].shape) {
-    if (!d.name.empty()) names.insert(d.name);
+  const ShapeRange& own = opening.inputs[input].shape;
+  for (size_t axis = 1; axis < own.size(); ++axis) {
+    if (!own[axis].name.empty()) names.insert(own[axis].name);
   }
   std::vector<Shape> shapes = opening.first;
   for (size_t i = 0; i < shapes.size(); ++i) {
     for (size_t axis = 0; axis < shapes[i].size(); ++axis) {
       const Dimension& d = opening.inputs[i].shape[axis];
-      if (!d.fixed() && (i == input || names.contains(d.name))) ++shapes[i][axis];
+      const bool varied = (i == input && axis > 0) || names.contains(d.name);
+      if (!d.fixed() && varied) ++shapes[i][axis];
     }
   }
   return shapes;
