@@ -1,6 +1,6 @@
 """Chains of elementwise operators on floats and bools are one loop, and compute exactly what onnx's
-reference evaluator computes operator by operator, also of NaN, infinity and -0. ONNX Runtime's Where
-loses the sign of -0."""
+reference evaluator computes operator by operator, also of NaN, infinity and -0. ONNX Runtime is no
+judge here: its Where loses the sign of -0."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-// What elementwise kernels compute in float64: whatever compares, tests and chooses, by the formulas
-// of tensor/elementwise.inc. The interpreter does arithmetic.
+// What elementwise kernels compute in float64: whatever compares, tests and chooses, by the
+// formulas of tensor/elementwise.inc. The interpreter does arithmetic.
 #pragma once
 
 #include "stretto/kernels/elementwise/problem.h"
