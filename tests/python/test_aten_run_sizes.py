@@ -140,6 +140,20 @@ def test_one_argument():
     compare(model(given), nonzero(given))
 
 
+def test_a_size_that_is_an_input():
+  def first(x, n):
+    count = n.item()
+    torch._check(count >= 1)
+    torch._check(count <= 6)
+    return x[:count].mean(0), torch.ones(count) * 2
+
+  x = torch.randn(6, 4)
+  model = stretto.optimize(Function(first).eval(), (x, torch.tensor(3)), tuning="off",
+                           tuning_cache="none")
+  for n in (1, 3, 6):
+    compare(model(x, torch.tensor(n)), first(x, torch.tensor(n)))
+
+
 def test_artefact(tmp_path):
   model = optimised(chosen, False)
   model.save(tmp_path / "m.stretto")
@@ -157,9 +171,24 @@ def test_under_torch_compile():
       compare(compiled(*inputs), routed(*inputs))
 
 
-def test_two_masks_of_one_size_are_refused():
-  def both(x, y):
+def test_two_masks_that_have_to_pick_out_equally_much():
+  def both(x):
     return x[x[:, 0] > 0] + x[x[:, 0] <= 0]
 
-  with pytest.raises(stretto.UnsupportedError, match="depend on the values"):
-    stretto.optimize(Function(both).eval(), (torch.randn(4, 4), torch.zeros(1)), tuning="off")
+  def rows(*signs):
+    return torch.rand(len(signs), 4) * torch.tensor(signs)[:, None]
+
+  x = rows(1, -1, -1, 1)
+  model = stretto.optimize(Function(both).eval(), x, tuning="off", tuning_cache="none")
+  for given in (x, rows(1, 1, -1, -1)):
+    compare(model(given), both(given))
+  with pytest.raises(stretto.Error):
+    model(rows(1, 1, 1, 1))
+
+
+def test_no_graph_for_all_sizes():
+  def named(x):
+    return x[x[:, 0] > 0].logcumsumexp(0)
+
+  with pytest.raises(stretto.UnsupportedError, match="lacks 1 .*logcumsumexp.* depend on"):
+    stretto.optimize(Function(named).eval(), torch.randn(4, 4), tuning="off")

@@ -17,8 +17,8 @@ from stretto._errors import InvalidArgumentError
 from stretto._model import Model
 from stretto._paths import path_text
 from stretto.aten._builder import COMPLEX, HALF
+from stretto.aten._signature import Input, Output
 from stretto.aten._state import State, check_writable, shared, write_back
-from stretto.aten._translate import Input, Output
 from stretto.aten._variants import Variant, Variants
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import torch
 from torch.export import ExportedProgram
 
 from stretto import _stretto
-from stretto._errors import UnsupportedError
+from stretto._errors import InternalError, InvalidArgumentError, UnsupportedError
 from stretto.aten._builder import COMPLEX
 from stretto.aten._model import array
 from stretto.aten._sizes import bind, input_sizes, is_open, run_sizes, size_ranges, text
@@ -43,7 +43,7 @@ def optimize_staged(program: ExportedProgram, name: str, output_names: Sequence[
                  for symbol, (least, most) in ranges.items()})
   try:
     template = make_template(program, name, output_names, values)
-  except UnsupportedError as error:
+  except (InternalError, InvalidArgumentError, UnsupportedError) as error:
     raise UnsupportedError(f"{error}; some of its sizes depend on the values of tensors "
                            f"({', '.join(map(str, run_sizes(program)))}), so it needs a graph for "
                            "all sizes") from None

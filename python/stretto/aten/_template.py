@@ -25,9 +25,10 @@ from stretto import _stretto
 from stretto._errors import Error, InternalError, InvalidArgumentError, UnsupportedError
 from stretto.aten._builder import engine_shape
 from stretto.aten._expressions import Expression, Found, find, sizes_of
+from stretto.aten._signature import Input, Output
 from stretto.aten._sizes import at_sizes, expression_of, input_sizes, run_sizes, size_ranges
 from stretto.aten._template_builders import Call, Recorder, Writer
-from stretto.aten._translate import Input, OpenSizes, Output, translate_program
+from stretto.aten._translate import OpenSizes, translate_program
 
 # Graphs that have to agree on an expression, and how few may.
 _GRAPHS, _FEWEST = 5, 3
@@ -101,7 +102,7 @@ def make_template(program: ExportedProgram, name: str, output_names: Sequence[st
 
   ranges = size_ranges(program, first)
   runs = run_sizes(program)
-  for values in _points(ranges):
+  for values in (*_points(ranges), *_tied(_points(ranges), runs)):
     try:
       calls = recorded(values)
     except (InternalError, InvalidArgumentError, UnsupportedError) as error:
@@ -180,6 +181,13 @@ def _points(ranges: _Ranges) -> Iterator[dict[Any, int]]:
       yield values
     if len(seen) == _TRIES:
       return
+
+
+def _tied(points: Iterator[dict[Any, int]], symbols: Sequence[Any]) -> Iterator[dict[Any, int]]:
+  """The same with equal sizes for these symbols, as a sum of what two masks pick out needs."""
+  if len(symbols) > 1:
+    for values in points:
+      yield {**values, **dict.fromkeys(symbols, values[symbols[0]])}
 
 
 def _ends(first: Mapping[Any, int], ranges: _Ranges) -> Iterator[dict[Any, int]]:

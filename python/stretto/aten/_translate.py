@@ -27,6 +27,7 @@ from stretto.aten._builder import (
   engine_shape,
 )
 from stretto.aten._places import label, place
+from stretto.aten._signature import Input, Output
 from stretto.aten._sizes import fixed
 from stretto.aten._state import changed_state, changes
 from stretto.aten._table import OF_SIZES, TABLE
@@ -41,42 +42,6 @@ _CHECKS = ("_assert_async.msg", "_assert_scalar.default", "_assert_tensor_metada
 
 # Arguments that say what PyTorch's description of the result says too, or where it lies.
 _IMPLIED = ("dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking")
-
-
-@dataclass(frozen=True)
-class Input:
-  """An argument of the module, once containers are flat.
-
-  Attributes:
-    name: of the graph's input; of a constant what PyTorch calls it.
-    dtype: the element type that the module takes; None for a constant.
-    shape: its shape.
-    constant: what an argument that is no tensor was when the module was traced.
-    state: the path of the tensor of the module that this is, and no argument: one that the module
-      changes. These come first.
-  """
-
-  name: str
-  dtype: torch.dtype | None
-  shape: tuple[int, ...] = ()
-  constant: Any = None
-  state: str | None = None
-
-
-@dataclass(frozen=True)
-class Output:
-  """A result of the module, once containers are flat: a tensor, or something that never changes.
-
-  Attributes:
-    shape: None where only a run tells it.
-    becomes: the place among the inputs of the tensor that this is the new content of, where it is
-      no result. These come first.
-  """
-
-  dtype: torch.dtype | None
-  shape: tuple[int, ...] | None = ()
-  constant: Any = None
-  becomes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -200,6 +165,7 @@ class _Walk:
   def check_operators(self, program: torch.fx.Graph) -> None:
     """Raises one error for all operators that are neither in the table nor computed beforehand."""
     known: set[Node] = set()
+    of_sizes: set[Node] = set()  # and of nothing else
     missing: dict[str, list[Node]] = {}
     for node in program.nodes:
       if node.op == "placeholder":
@@ -210,6 +176,9 @@ class _Walk:
       elif node.op == "call_function":
         constant = (all(n in known for n in node.all_input_nodes) and _is_pure(node)
                     and node.name not in self._open)
+        if node.name in self._open and _is_pure(node) and all(
+            n in known or n in of_sizes for n in node.all_input_nodes):
+          of_sizes.add(node)
         if constant:
           known.add(node)
         elif node.target is not operator.getitem and self._function(node) is None:
@@ -228,7 +197,7 @@ class _Walk:
       places = ", ".join(place(node) for node in nodes[:3])
       more = f" and {len(nodes) - 3} more" if len(nodes) > 3 else ""
       lines.append(f"{name} at {places}{more}")
-    if self._open:
+    if all(nodes[0] in of_sizes for nodes in missing.values()):
       raise UnsupportedError(
         f"{self.name}: PyTorch computes what depends on nothing but dynamic sizes with operators "
         f"that Stretto lacks: {'; '.join(lines)}")

@@ -15,9 +15,10 @@ from torch.export import ExportedProgram
 from stretto import _stretto
 from stretto._errors import Error, InternalError, InvalidArgumentError, UnsupportedError
 from stretto.aten._builder import COMPLEX, engine_dtype, engine_shape
+from stretto.aten._signature import Input, Output
 from stretto.aten._sizes import bind, input_sizes, is_open, text
 from stretto.aten._template import make_template
-from stretto.aten._translate import Input, Output, translate_program
+from stretto.aten._translate import translate_program
 
 # Programs that are kept: those used last.
 _KEPT = 16
