@@ -86,5 +86,10 @@ def taken_apart():
     ("frexp float64", lambda x: tuple(torch.frexp(x)), (wide.double(),)),
     ("ldexp", torch.ldexp, (x, n)), ("ldexp of integers", torch.ldexp, (n, n.abs())),
     ("nextafter", torch.nextafter, (parts, parts.flip(0))),
+    *[(f"unfold_backward {shape} {dim} {size} {step}", lambda x, given=(shape, dim, size, step):
+       A.unfold_backward(x, *given), (reals(*shape[:dim], (shape[dim] - size) // step + 1,
+                                            *shape[dim + 1:], size),))
+      for shape, dim, size, step in (((3, 20), 1, 8, 4), ((20, 3), 0, 7, 3), ((2, 11, 2), 1, 2, 3),
+                                     ((50,), 0, 40, 1), ((3, 9), 1, 9, 9))],
     ("nextafter zero", torch.nextafter, (parts, torch.tensor(0.0))),
   ]

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._decomp import decomposition_table
 
 from stretto.aten import _linear_algebra as linear
 from stretto.aten import _special as special
@@ -197,6 +198,28 @@ def _as_strided_scatter(x: Tensor, source: Tensor, size: list[int], stride: list
   return _put(x, places, source)
 
 
+# Pieces of windows that are added one after the other.
+_MOST_PIECES = 32
+
+
+def _overlapped(x: Tensor, shape: list[int], dim: int, size: int, step: int) -> Tensor:
+  """unfold_backward: windows added up at their places, piece by piece of one step each."""
+  pieces = -(-size // step)
+  if pieces > _MOST_PIECES or not shape:
+    usual = decomposition_table[torch.ops.aten.unfold_backward.default]
+    return usual(x, shape, dim, size, step)  # type: ignore[no-any-return]
+  x = x.movedim(dim % len(shape), -2)
+  x = torch.nn.functional.pad(x, (0, pieces * step - size))
+  count, total = x.shape[-2], None
+  for i in range(pieces):
+    piece = x.narrow(-1, i * step, step).flatten(-2)
+    piece = torch.nn.functional.pad(piece, (i * step, (pieces - 1 - i) * step))
+    total = piece if total is None else total + piece
+  assert total is not None
+  rest = shape[dim] - (count + pieces - 1) * step  # less than 0: the end is zeros
+  return torch.nn.functional.pad(total, (0, rest)).movedim(-1, dim)
+
+
 def _repeated(x: Tensor, *, output_size: int | None = None) -> Tensor:
   """repeat_interleave of counts: every place as often as its count says."""
   if output_size is None:
@@ -361,4 +384,5 @@ DECOMPOSITIONS: dict[str, Callable[..., Any]] = {
   "special_modified_bessel_i1.default": special.i1,
   "special_ndtri.default": special.double(special.ndtri),
   "triangular_solve.default": linear.triangular_solve,
+  "unfold_backward.default": _overlapped,
 }

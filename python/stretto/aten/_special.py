@@ -131,12 +131,12 @@ def _bessel(order: int, scaled: bool) -> Callable[[Tensor], Tensor]:
 
   def decompose(x: Tensor) -> Tensor:
     size = x.abs()
-    low, high = size.clamp(max=_FAR), size.clamp(_FAR, 800)  # of which exp() is infinite
+    low, high = size.clamp(max=_FAR), size.clamp(_FAR, 1e300)
     half = low / 2
     small = _series(tuple(near), half * half) * (half if order else 1)
     large = _series(tuple(far), 1 / high) / (2 * math.pi * high).sqrt()
     small = small * torch.exp(-low) if scaled else small
-    large = large if scaled else large * torch.exp(high)
+    large = large if scaled else large * torch.exp(high.clamp(max=800))  # infinite
     found = torch.where(size <= _FAR, small, large)
     found = torch.where(x < 0, -found, found) if order else found
     return torch.where(x.isnan(), x, found)

@@ -66,8 +66,8 @@ struct Signature {
   std::vector<TensorInfo> inputs, constants, outputs;
 };
 
-// What run() gets. Every pointer is aligned to kAlignment; inputs never overlap outputs, but for
-// the one that in_place() names: that may be the first output.
+// What run() gets. Pointers are aligned to kAlignment, inputs only to their elements; none of these
+// overlaps an output, but for the one that in_place() names: that may be the first output.
 struct Args {
   std::span<const void* const> inputs;
   std::span<void* const> outputs;

@@ -50,6 +50,7 @@ int check_rows(const Family& family, P p, double tolerance,
     Workbench bench(family, &p, 7, shared_team(p.target.threads));
     poison_padding(bench);
     if (prepare) prepare(bench);
+    bench.unalign_inputs();
     for (int row = 0; row < family.rows; ++row) {
       if (row == family.reference) continue;
       if (!family.fits(row, &p).ok) continue;

@@ -199,6 +199,15 @@ std::span<float> Workbench::constant(int i) {
   return {reinterpret_cast<float*>(m.data.get()), static_cast<size_t>(m.elements)};
 }
 
+void Workbench::unalign_inputs() {
+  for (Memory& m : state_->inputs) {
+    const size_t shift = dtype_bytes(m.info.dtype);
+    const std::shared_ptr<std::byte[]> room = allocate(m.bytes() + shift);
+    std::memcpy(room.get() + shift, m.data.get(), m.bytes());
+    m.data = std::shared_ptr<std::byte[]>(room, room.get() + shift);
+  }
+}
+
 std::span<const float> Workbench::output(int i) const {
   const Memory& m = state_->outputs.at(i);
   return {reinterpret_cast<const float*>(m.data.get()), static_cast<size_t>(m.elements)};

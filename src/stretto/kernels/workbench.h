@@ -25,6 +25,9 @@ class Workbench {
   std::span<float> input(int i);
   std::span<float> constant(int i);
 
+  // Moves every input to an address that is aligned to its elements only, as callers' memory is.
+  void unalign_inputs();
+
   // Executes row `r` once into its outputs; prepares it on first use.
   void run(int row);
   std::span<const float> output(int i) const;  // of the last run, storage order

@@ -13,7 +13,8 @@ namespace {
 // A caller's tensor: used where it is when aligned, else through memory behind the activations.
 struct Face {
   int64_t bytes = 0;
-  int64_t staging = -1;  // offset of that memory; -1: always used where it is
+  size_t alignment = kAlignment;  // that kernels rely on
+  int64_t staging = -1;           // offset of that memory; -1: always used where it is
   void* current = nullptr;
 };
 
@@ -31,7 +32,9 @@ struct ArenaSlot {
   int64_t offset;
 };
 
-bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % kAlignment == 0; }
+bool aligned(const void* pointer, size_t alignment) {
+  return reinterpret_cast<uintptr_t>(pointer) % alignment == 0;
+}
 
 }  // namespace
 
@@ -104,16 +107,17 @@ Executor::Executor(const Program& program, ArenaShelf* shelf, bool has_team)
     }
   }
   const auto faces = [&](const std::vector<TensorSpec>& specs, std::vector<Face>& list,
-                         const std::vector<bool>& direct) {
+                         const std::vector<bool>& direct, bool read) {
     for (size_t i = 0; i < specs.size(); ++i) {
-      Face face{.bytes = element_count(specs[i].shape) *
-                         static_cast<int64_t>(dtype_bytes(specs[i].dtype))};
+      const size_t element = dtype_bytes(specs[i].dtype);
+      Face face{.bytes = element_count(specs[i].shape) * static_cast<int64_t>(element),
+                .alignment = read ? element : kAlignment};
       if (direct.empty() || !direct[i]) face.staging = place(face.bytes);
       list.push_back(face);
     }
   };
-  faces(program.inputs, s.inputs, appended);
-  faces(program.outputs, s.outputs, {});
+  faces(program.inputs, s.inputs, appended, true);
+  faces(program.outputs, s.outputs, {}, false);
   if (shelf == nullptr) s.arena = {allocate(static_cast<size_t>(s.arena_bytes)), s.arena_bytes};
   size_t total = 0;
   for (const Instruction& in : program.instructions) total += in.inputs.size() + in.outputs.size();
@@ -191,7 +195,7 @@ void Executor::run(std::span<const void* const> inputs, std::span<void* const> o
   resolve_arena();
   for (size_t i = 0; i < s.inputs.size(); ++i) {
     Face& face = s.inputs[i];
-    if (aligned(inputs[i]) || face.staging < 0) {
+    if (aligned(inputs[i], face.alignment) || face.staging < 0) {
       face.current = const_cast<void*>(inputs[i]);
     } else {
       face.current = s.arena.memory.get() + face.staging;
@@ -200,7 +204,8 @@ void Executor::run(std::span<const void* const> inputs, std::span<void* const> o
   }
   for (size_t i = 0; i < s.outputs.size(); ++i) {
     Face& face = s.outputs[i];
-    face.current = aligned(outputs[i]) ? outputs[i] : s.arena.memory.get() + face.staging;
+    const bool direct = aligned(outputs[i], face.alignment);
+    face.current = direct ? outputs[i] : s.arena.memory.get() + face.staging;
   }
   for (const Patch& patch : s.patches) {
     const Face& face = patch.output ? s.outputs[patch.index] : s.inputs[patch.index];

@@ -21,8 +21,9 @@ class Executor {
   explicit Executor(const Program& program, ArenaShelf* shelf = nullptr, bool has_team = true);
   ~Executor();
 
-  // Dense row-major memory in model order. Pointers aligned to kAlignment are used in place, others
-  // go through a copy. Allocates nothing and takes no lock, interpreted nodes and shelves excepted.
+  // Dense row-major memory in model order. Inputs are read in place if they are aligned to their
+  // elements, outputs written in place if they are aligned to kAlignment; others go through a copy.
+  // Allocates nothing and takes no lock, interpreted nodes and shelves excepted.
   void run(std::span<const void* const> inputs, std::span<void* const> outputs);
 
   // The same results on the caller's thread only, for when others need the cores.

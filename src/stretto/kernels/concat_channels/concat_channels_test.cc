@@ -34,6 +34,7 @@ TEST(ConcatChannels, ReferenceFitsAnyRange) {
   EXPECT_EQ(default_row(kConcatChannels, &p), kConcatChannels.reference);
   EXPECT_FALSE(kConcatChannels.fits(0, &p).ok);
   Workbench bench(kConcatChannels, &p);
+  bench.unalign_inputs();
   bench.run(kConcatChannels.reference);
   const int64_t block = bench.block();
   // Channel 3 of the output is channel 0 of the second input; pixel 5 of image 0.

@@ -45,6 +45,7 @@ void check_all(Conv2dProblem p, const char* what) {
         p.x_layout = x;
         p.y_layout = y;
         Workbench bench(kConv2d, &p, 7);
+        bench.unalign_inputs();
         poison_padding(bench, p);
         for (int row = 0; row < kConv2d.rows; ++row) {
           if (row == kConv2d.reference) continue;
@@ -343,6 +344,7 @@ TEST(Conv2d, PaddingLanesDoNotMatter) {
           p.x_layout = p.y_layout = Layout::kBlocked;
           p.epilogue = {.activation = Activation::kRelu, .bias = true};
           Workbench bench(kConv2d, &p, 3);
+          bench.unalign_inputs();
           const Access x({p.n, p.c, p.h, p.w}, p.x_layout, p.target.block());
           const int64_t padded = round_up(p.c, p.target.block());
           for (int64_t c = p.c; c < padded; ++c) {

@@ -22,6 +22,7 @@ void check_all(ConvTranspose2dProblem p) {
       for (Layout layout : {Layout::kPlain, Layout::kBlocked}) {
         p.x_layout = p.y_layout = layout;
         Workbench bench(kConvTranspose2d, &p, 5);
+        bench.unalign_inputs();
         if (layout == Layout::kBlocked) {
           const Access x({p.n, p.c, p.h, p.w}, layout, p.target.block());
           const int64_t padded = round_up(p.c, p.target.block());

@@ -100,6 +100,7 @@ TEST(CopyRegion, Extend) {
   const auto values = [](std::vector<int64_t> before, const Shape& x, const Shape& y, Extension m) {
     const CopyRegionProblem p = extend_problem({}, DType::kFloat32, x, before, y, m);
     Workbench bench(kCopyRegion, &p);
+    bench.unalign_inputs();
     std::ranges::copy(std::views::iota(0, static_cast<int>(element_count(x))),
                       bench.input(0).begin());
     bench.run(0);
@@ -129,6 +130,7 @@ TEST(CopyRegion, Extend) {
 TEST(CopyRegion, PadValue) {
   CopyRegionProblem p = pad_problem({}, DType::kFloat32, {1}, std::vector<int64_t>{1}, {3}, -2.5);
   Workbench bench(kCopyRegion, &p);
+  bench.unalign_inputs();
   bench.run(0);
   EXPECT_EQ(bench.output(0)[0], -2.5f);
   EXPECT_EQ(bench.output(0)[1], bench.input(0)[0]);

@@ -59,6 +59,7 @@ TEST(Elementwise, PowersOfAllKinds) {
     for (Isa isa : usable_isas()) {
       p.target.isa = isa;
       Workbench bench(kElementwise, &p);
+      bench.unalign_inputs();
       for (int i : {0, 1}) std::copy_n(numbers.begin(), last, bench.input(i).begin());
       for (int row = 0; row < kElementwise.rows; ++row) {
         if (row == kElementwise.reference || !kElementwise.fits(row, &p).ok) continue;
@@ -91,6 +92,7 @@ TEST(Elementwise, RemaindersOfFloatsAreExact) {
     for (Isa isa : usable_isas()) {
       p.target.isa = isa;
       Workbench bench(kElementwise, &p);
+      bench.unalign_inputs();
       std::uniform_real_distribution<double> any(-1, 1);
       for (size_t i = 0; i < 4000; ++i) {
         const double b = any(random), whole = std::nearbyint(largest * any(random));
@@ -147,6 +149,7 @@ void check_cast(DType from, DType to, const void* data, int64_t count, const aut
   for (Isa isa : usable_isas()) {
     p.target.isa = isa;
     Workbench bench(kElementwise, &p);
+    bench.unalign_inputs();
     std::memcpy(bench.input(0).data(), data, static_cast<size_t>(count) * dtype_bytes(from));
     for (int row = 0; row < kElementwise.rows; ++row) {
       if (!kElementwise.fits(row, &p).ok) continue;

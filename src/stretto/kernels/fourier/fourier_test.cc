@@ -151,6 +151,7 @@ TEST(Fourier, ErrorIsThatOfSinglePrecision) {
     for (const uint8_t parts : {1, 2}) {
       const FourierProblem p = forward(1, length, 1, parts);
       Workbench bench(kFourier, &p, 3);
+      bench.unalign_inputs();
       bench.run(kFourier.reference);
       const std::vector<float> expected(bench.output(0).begin(), bench.output(0).end());
       bench.run(find_row(kFourier, "mixed_radix"));

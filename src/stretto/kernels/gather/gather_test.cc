@@ -55,6 +55,7 @@ TEST(Gather, NegativeAndOutOfRange) {
     std::copy(std::begin(values), std::end(values), index);
   });
   Workbench bench(kGather, &p);
+  bench.unalign_inputs();
   int64_t* index = reinterpret_cast<int64_t*>(bench.input(1).data());
   index[0] = -1;
   index[1] = 7;

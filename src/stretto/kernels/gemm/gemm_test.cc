@@ -16,6 +16,7 @@ void check_all(GemmProblem p) {
     for (int threads : {1, 2, 3}) {
       p.target.threads = threads;
       Workbench bench(kGemm, &p, 11);
+      bench.unalign_inputs();
       for (int row = 0; row < kGemm.rows; ++row) {
         if (row == kGemm.reference) continue;
         if (!kGemm.fits(row, &p).ok) continue;

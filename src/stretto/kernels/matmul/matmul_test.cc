@@ -13,6 +13,7 @@ void check_all(MatmulProblem p) {
     for (int threads : {1, 2, 3}) {
       p.target.threads = threads;
       Workbench bench(kMatmul, &p, 5);
+      bench.unalign_inputs();
       for (int row = 0; row < kMatmul.rows; ++row) {
         if (row == kMatmul.reference) continue;
         if (!kMatmul.fits(row, &p).ok) continue;

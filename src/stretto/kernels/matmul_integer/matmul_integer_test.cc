@@ -28,6 +28,7 @@ void fill_bytes(std::span<float> floats, Values values, bool is_signed, uint32_t
 
 void check_values(MatmulIntegerProblem p, Values x, Values weights, Values zero) {
   Workbench bench(kMatmulInteger, &p, 11);
+  bench.unalign_inputs();
   fill_bytes(bench.input(0), x, p.is_signed, 1);
   if (p.zero) fill_bytes(bench.input(2), zero, p.is_signed, 7);
   fill_bytes(bench.constant(0), weights, true, 3);

@@ -96,6 +96,7 @@ void expect_row(const ResizeProblem& p, const std::vector<float>& x, int64_t oy,
   for (int row = 0; row < kResize.rows; ++row) {
     if (!kResize.fits(row, &p).ok) continue;
     Workbench bench(kResize, &p);
+    bench.unalign_inputs();
     std::copy(x.begin(), x.end(), bench.input(0).begin());
     bench.run(row);
     for (size_t i = 0; i < expected.size(); ++i) {

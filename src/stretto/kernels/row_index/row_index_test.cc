@@ -14,6 +14,7 @@ using List = std::vector<int32_t>;
 // All outputs.
 std::vector<List> indexed(const RowIndexProblem& p, const std::vector<uint8_t>& mask) {
   Workbench bench(kRowIndex, &p, 1, shared_team(p.target.threads));
+  bench.unalign_inputs();
   std::ranges::copy(mask, reinterpret_cast<uint8_t*>(bench.input(0).data()));
   bench.run(kRowIndex.reference);
   std::vector<List> lists;
@@ -46,6 +47,7 @@ TEST(RowIndex, WhatFindsNoRoomIsLeftOut) {
 TEST(RowIndex, UnitsAndThreads) {
   const RowIndexProblem p{.target = {.threads = 3}, .batch = 3, .length = 17, .rows = 20};
   Workbench bench(kRowIndex, &p, 1, shared_team(3));
+  bench.unalign_inputs();
   EXPECT_TRUE(bench.same_in_units(kRowIndex.reference, 4));
 }
 

@@ -190,7 +190,7 @@ HWY_INLINE void product_rows(const float* x, int64_t line, float* v, int64_t pla
   for (int c = 0; c < kIn; ++c) {
     V in[kIn], out[kProducts];  // what these rows do not need is not computed
 #pragma GCC unroll 16
-    for (int y = 0; y < kIn; ++y) in[y] = hn::Load(d, x + y * line + c * kLanes);
+    for (int y = 0; y < kIn; ++y) in[y] = hn::LoadU(d, x + y * line + c * kLanes);
     S::input(in, out);
 #pragma GCC unroll 2
     for (int r = 0; r < kRows; ++r) middle[r][c] = out[kRow + r];
@@ -266,7 +266,7 @@ void transform_input(const InputJob& job) {
         for (int x = 0; x < kIn; ++x) {
           V in[kIn], out[kProducts];
 #pragma GCC unroll 16
-          for (int y = 0; y < kIn; ++y) in[y] = hn::Load(d, base + y * line + x * kLanes);
+          for (int y = 0; y < kIn; ++y) in[y] = hn::LoadU(d, base + y * line + x * kLanes);
           S::input(in, out);
 #pragma GCC unroll 16
           for (int p = 0; p < kProducts; ++p) middle[p][x] = out[p];
@@ -285,7 +285,7 @@ void transform_input(const InputJob& job) {
           }
           V in[kIn], out[kProducts];
 #pragma GCC unroll 16
-          for (int y = 0; y < kIn; ++y) in[y] = hn::Load(d, lines[y] + x * kLanes);
+          for (int y = 0; y < kIn; ++y) in[y] = hn::LoadU(d, lines[y] + x * kLanes);
           S::input(in, out);
 #pragma GCC unroll 16
           for (int p = 0; p < kProducts; ++p) middle[p][x] = out[p];
@@ -319,9 +319,9 @@ void transform_output_as(const OutputJob& job, const Epilogue& e) {
   const float* HWY_RESTRICT after = e.residual_after_activation ? job.residual : nullptr;
   const auto finish = [=](V sum, int64_t offset) HWY_ATTR {
     sum = hn::Add(sum, bias);
-    if (before) sum = hn::Add(sum, hn::Load(d, before + offset));
+    if (before) sum = hn::Add(sum, hn::LoadU(d, before + offset));
     sum = activate(d, activation, alpha, beta, sum);
-    if (after) sum = hn::Add(sum, hn::Load(d, after + offset));
+    if (after) sum = hn::Add(sum, hn::LoadU(d, after + offset));
     hn::Store(sum, d, y_base + offset);
   };
   const float* HWY_RESTRICT m = job.m;

@@ -9,7 +9,9 @@
 namespace stretto::runtime::direct {
 namespace {
 
-bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % kAlignment == 0; }
+bool aligned(const void* pointer, size_t alignment = kAlignment) {
+  return reinterpret_cast<uintptr_t>(pointer) % alignment == 0;
+}
 
 int64_t bytes_of(const TensorSpec& spec) {
   return element_count(spec.shape) * static_cast<int64_t>(dtype_bytes(spec.dtype));
@@ -20,18 +22,20 @@ bool overlap(const void* a, int64_t a_bytes, const void* b, int64_t b_bytes) {
   return x < y + static_cast<uintptr_t>(b_bytes) && y < x + static_cast<uintptr_t>(a_bytes);
 }
 
-// Bytes of every argument that the program reads.
+// Bytes of every argument that the program reads, and what it has to be aligned to.
 template <typename F>
 void each_argument(const Prepared& p, F&& f) {
   for (size_t i = 0; i < p.argument_of.size(); ++i) {
-    f(p.argument_of[i], bytes_of(p.program.inputs[i]));
+    const TensorSpec& spec = p.program.inputs[i];
+    f(p.argument_of[i], bytes_of(spec), dtype_bytes(spec.dtype));
   }
   for (size_t b = 0; b < p.argument_of_blob.size(); ++b) {
-    if (p.argument_of_blob[b] >= 0) f(p.argument_of_blob[b], p.program.blobs[b].bytes);
+    if (p.argument_of_blob[b] >= 0) f(p.argument_of_blob[b], p.program.blobs[b].bytes, kAlignment);
   }
   for (const Packing& packing : p.packings) {
     for (const ArgumentTensor& from : packing.from) {
-      if (from.argument >= 0) f(from.argument, static_cast<int64_t>(from.constant.bytes()));
+      if (from.argument < 0) continue;
+      f(from.argument, static_cast<int64_t>(from.constant.bytes()), kAlignment);
     }
   }
 }
@@ -53,13 +57,13 @@ void Lane::place(const Prepared& p, std::span<const void* const> inputs,
   int64_t end = round_up(p.lane_bytes, kAlignment);
   inputs_.assign(inputs.begin(), inputs.end());
   outputs_.assign(outputs.begin(), outputs.end());
-  each_argument(p, [&](int i, int64_t bytes) {
-    if (!aligned(inputs[i])) end += round_up(bytes, kAlignment);
+  each_argument(p, [&](int i, int64_t bytes, size_t alignment) {
+    if (!aligned(inputs[i], alignment)) end += round_up(bytes, kAlignment);
   });
   for (size_t o = 0; o < outputs.size(); ++o) {
     const int64_t bytes = bytes_of(specs[o]);
     bool direct = aligned(outputs[o]);
-    each_argument(p, [&](int i, int64_t size) {
+    each_argument(p, [&](int i, int64_t size, size_t) {
       direct = direct && !overlap(outputs[o], bytes, inputs[i], size);
     });
     for (size_t other = 0; other < o; ++other) {
@@ -72,8 +76,8 @@ void Lane::place(const Prepared& p, std::span<const void* const> inputs,
   }
   reserve(end);
   end = round_up(p.lane_bytes, kAlignment);
-  each_argument(p, [&](int i, int64_t bytes) {
-    if (aligned(inputs_[i])) return;
+  each_argument(p, [&](int i, int64_t bytes, size_t alignment) {
+    if (aligned(inputs_[i], alignment)) return;
     std::memcpy(memory_.get() + end, inputs[i], static_cast<size_t>(bytes));
     inputs_[i] = memory_.get() + end;
     end += round_up(bytes, kAlignment);

@@ -16,7 +16,8 @@ class Lane {
   explicit Lane(int threads) : team_(threads) {}
 
   // `inputs`: one address per argument of the call, null where it has none; `outputs`: one per
-  // output. Dense row-major memory. What is not aligned to kAlignment, or is both, goes through a
+  // output. Dense row-major memory. Inputs that are not aligned to their elements, outputs and
+  // weights that are not aligned to kAlignment, and what is both input and output go through a
   // copy. The program is for one thread or for as many as the lane has. Allocates only for a larger
   // program than any before, and where a node is interpreted.
   void run(const Prepared& prepared, std::span<const void* const> inputs,
