@@ -334,6 +334,16 @@ def test_sizes_with_other_operators_are_tried(tmp_path, monkeypatch, function, m
     assert not list(tmp_path.iterdir())
 
 
+def test_folded_weights_are_those_of_the_file(tmp_path):
+  module = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3), torch.nn.BatchNorm2d(16, eps=0.7)).eval()
+  module[1].running_var.uniform_(0.5, 1.5)
+  x = torch.randn(2, 3, 9, 8)
+  model = stretto.optimize(module, x, dynamic_shapes=({0: Dim("n")},), **QUICK)
+  model.save(tmp_path / "m.stretto")
+  close(next(iter(stretto.load(tmp_path / "m.stretto").run({"input": x.numpy()}).values())),
+        module(x).detach())
+
+
 class Looked(torch.nn.Module):
   def __init__(self):
     super().__init__()
