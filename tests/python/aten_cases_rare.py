@@ -10,6 +10,21 @@ from aten_draws import bools, ints, reals
 
 A = torch.ops.aten
 
+# What transformers calls for mixtures of experts while it is traced, where that is not installed.
+_LIBRARY = torch.library.Library("transformers", "FRAGMENT")
+if not hasattr(torch.ops.transformers, "grouped_mm_fallback"):
+  _LIBRARY.define("grouped_mm_fallback(Tensor input, Tensor weight, Tensor offs) -> Tensor")
+  _LIBRARY.impl("grouped_mm_fallback", lambda x, weight, offs: _by_groups(x, weight, offs), "CPU")
+  _LIBRARY.impl("grouped_mm_fallback",
+                lambda x, weight, offs: x.new_empty(x.shape[0], weight.shape[2]), "Meta")
+
+
+def _by_groups(x, weight, offs):
+  y, begin = x.new_zeros(len(x), weight.shape[2]), 0
+  for i, end in enumerate(offs.tolist()):
+    y[begin:end], begin = x[begin:end] @ weight[i], end
+  return y
+
 
 def taken_apart():
   x, n, rows = reals(4, 7), ints(4, 7), torch.stack([torch.randperm(7) for _ in range(4)])
@@ -34,6 +49,18 @@ def taken_apart():
         getattr(torch, name)(x, 1, keepdim=keep)), (given,)) for name in ("median", "nanmedian")
       for kind, given, keep in (("floats", x, True), ("with NaN", holes[:2], False),
                                 ("integers", rows, False))],
+    *[(f"groups of rows {kind}", lambda x, w, offs: (
+        torch.ops.transformers.grouped_mm_fallback(x, w, offs), x.sum()),
+       (reals(rows, 8), reals(len(ends), 8, 12), torch.tensor(ends, dtype=torch.int32)))
+      for kind, rows, ends in (("of many", 9, [2, 2, 5, 9]), ("of few", 3, [0, 1, 1, 2, 3]),
+                               ("with an end", 6, [1, 4]), ("few with an end", 3, [0, 0, 1, 1, 2]))],
+    ("groups of rows", lambda x, w, offs: A._grouped_mm(x, w, offs),
+     (reals(6, 8).bfloat16(), reals(3, 8, 16).bfloat16(),
+      torch.tensor([2, 2, 6], dtype=torch.int32))),
+    ("empty", lambda x: torch.empty(4, 7).copy_(x), (x,)),
+    ("empty of halves", lambda n: torch.empty(n.shape, dtype=torch.float16).copy_(n), (n,)),
+    ("empty permuted", lambda x: torch.empty_like(x).copy_(x), (x,)),
+    ("empty permuted otherwise", lambda x: torch.empty_like(x.t()).copy_(x.t()), (x,)),
     ("kthvalue", lambda x: tuple(x.kthvalue(2, 1)), (x,)),
     ("kthvalue keepdim", lambda x: tuple(x.kthvalue(4, 0, keepdim=True)), (x,)),
     ("mode", lambda n: tuple(n.mode(1)), (n,)),

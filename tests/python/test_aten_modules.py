@@ -220,6 +220,15 @@ def test_training_mode_is_refused():
   assert "Sequential.1 (Dropout) is in training mode; call module.eval()" in text
 
 
+def test_torchscript_is_refused_by_name():
+  script = torch.jit.script(nn.Linear(4, 4).eval())
+  for module, name in ((script, "RecursiveScriptModule"),
+                       (nn.Sequential(script).eval(), "Sequential.0")):
+    kind, text = refused(module, torch.zeros(1, 4))
+    assert kind is stretto.UnsupportedError
+    assert text.startswith(f"{name}: torch.export takes no TorchScript; give the module"), text
+
+
 class Unknown(nn.Module):
   def forward(self, x):
     return torch.linalg.svdvals(x) + torch.matrix_exp(x)

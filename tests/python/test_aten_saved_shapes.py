@@ -334,6 +334,48 @@ def test_sizes_with_other_operators_are_tried(tmp_path, monkeypatch, function, m
     assert not list(tmp_path.iterdir())
 
 
+def test_folded_weights_are_those_of_the_file(tmp_path):
+  module = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3), torch.nn.BatchNorm2d(16, eps=0.7)).eval()
+  module[1].running_var.uniform_(0.5, 1.5)
+  x = torch.randn(2, 3, 9, 8)
+  model = stretto.optimize(module, x, dynamic_shapes=({0: Dim("n")},), **QUICK)
+  model.save(tmp_path / "m.stretto")
+  close(next(iter(stretto.load(tmp_path / "m.stretto").run({"input": x.numpy()}).values())),
+        module(x).detach())
+
+
+class Experts(torch.nn.Module):
+  """A product per expert, of rows that are sorted by their experts and put back in order."""
+
+  def __init__(self):
+    super().__init__()
+    self.register_buffer("weights", torch.randn(4, 8, 12))
+
+  def forward(self, x, scores):
+    expert, order = scores.argmax(-1).sort()
+    ends = torch.histc(expert.float(), bins=4, min=0, max=3).cumsum(0, dtype=torch.int32)
+    y = torch.ops.transformers.grouped_mm_fallback(x[order], self.weights, ends)
+    back = torch.empty_like(order)
+    back[order] = torch.arange(order.shape[0])
+    return y[back]
+
+
+def test_groups_of_rows_are_saved(tmp_path):
+  import aten_cases_rare  # noqa: F401  registers what transformers calls
+
+  module = made(Experts)
+  rows = Dim("rows", min=2)
+  model = stretto.optimize(module, (torch.randn(9, 8), torch.randn(9, 4)),
+                           dynamic_shapes=({0: rows}, {0: rows}), **QUICK)
+  model.save(tmp_path / "m.stretto")
+  loaded = stretto.load(tmp_path / "m.stretto")
+  for count in (9, 2, 40):
+    x, scores = torch.randn(count, 8), torch.randn(count, 4)
+    want = module(x, scores)
+    close(model(x, scores), want)
+    close(loaded.run({"x": x.numpy(), "scores": scores.numpy()})["output"], want)
+
+
 class Looked(torch.nn.Module):
   def __init__(self):
     super().__init__()

@@ -115,3 +115,21 @@ def test_labels_with_zero_characters():
                            tuning="off").run({"x": x})
   assert list(got["label"]) == [labels[i] for i in whole["label"]]
   assert set(got["label"]) == set(labels)
+
+
+def test_labels_picked_by_place(tmp_path):
+  """As skl2onnx writes nearest neighbours and votes: the label where the score is largest."""
+  nodes = [ml.helper.make_node("ArgMax", ["x"], ["place"], axis=1, keepdims=0),
+           ml.ml_node("ArrayFeatureExtractor", ["classes", "place"], ["row"]),
+           ml.helper.make_node("Reshape", ["row", "flat"], ["label"])]
+  model = ml.model(nodes, [("x", np.float32, ["N", 3])], [("label", np.str_, ["N"])])
+  model.graph.initializer.extend([
+    ml.helper.make_tensor("classes", ml.TYPES[np.str_], [3], [b"cat", "bé".encode(), b"an ant"]),
+    ml.helper.make_tensor("flat", ml.TYPES[np.int64], [1], [-1])])
+  fast = stretto.optimize(model, tuning="off")
+  fast.save(tmp_path / "m.stretto")
+  for count in (5, 1):
+    x = ml.rows(np.random.default_rng(7), count, 3)
+    want = expected(model, {"x": x})[0]
+    np.testing.assert_array_equal(fast(x), want)
+    np.testing.assert_array_equal(stretto.load(tmp_path / "m.stretto")(x), want)

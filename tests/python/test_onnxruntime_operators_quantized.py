@@ -85,6 +85,10 @@ CASES = [
     unary("QLinearLeakyRelu", alpha=0.2),
     unary("QLinearGlobalAveragePool"),
     unary("QLinearAveragePool", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
+    ("NhwcMaxPool", {"x": octets(2, 7, 6, 4)}, {"kernel_shape": [3, 2], "strides": [2, 1],
+                                                "pads": [1, 0, 1, 1]}, 0),
+    ("NhwcMaxPool", {"x": octets(1, 9, 8, 3, dtype=np.int8)},
+     {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER", "ceil_mode": 1}, 0),
 ]
 
 

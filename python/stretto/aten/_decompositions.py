@@ -8,7 +8,7 @@ so these forms are short rather than fast.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -328,8 +328,55 @@ def _nextafter(x: Tensor, y: Tensor) -> Tensor:
   return torch.where(x.isnan() | y.isnan(), x + y, torch.where(x == y, y, moved))
 
 
+# Tensors of any content hold zeros, so that a graph can make them for open sizes.
+
+
+def _empty(size: Sequence[int], *, dtype: torch.dtype | None = None,
+           memory_format: torch.memory_format | None = None, **_: Any) -> Tensor:
+  if memory_format not in (None, torch.contiguous_format):
+    return NotImplemented
+  return torch.zeros(size, dtype=dtype)
+
+
+def _empty_permuted(size: Sequence[int], physical: Sequence[int], *,
+                    dtype: torch.dtype | None = None, **_: Any) -> Tensor:
+  if list(physical) != list(range(len(size))):
+    return NotImplemented
+  return torch.zeros(size, dtype=dtype)
+
+
+# Products with the matrix of a row's group, as mixtures of experts have them.
+
+_GATHERED = 1 << 20  # elements of the matrices that are copied, one for each row
+
+
+def _grouped_rows(x: Tensor, weight: Tensor, offs: Tensor) -> Tensor:
+  """Row i times the matrix weight[g] of the first group whose end offs[g] lies behind i; zeros
+  behind the last end."""
+  groups, inner, columns = weight.shape
+  rows = x.shape[0]
+  if isinstance(rows, int) and rows < groups and rows * inner * columns <= _GATHERED:
+    group = (torch.arange(rows).unsqueeze(1) >= offs).sum(1)
+    y = torch.bmm(x.unsqueeze(1), weight[group.clamp(max=groups - 1)]).squeeze(1)
+    return torch.where((group < groups).unsqueeze(1), y, 0)
+  place = torch.arange(rows).unsqueeze(1)
+  y = x.new_zeros(rows, columns)
+  for i in reversed(range(groups)):
+    y = torch.where(place < offs[i], x @ weight[i], y)
+  return y
+
+
+def _grouped_mm(x: Tensor, weight: Tensor, offs: Tensor | None = None, bias: Tensor | None = None,
+                out_dtype: torch.dtype | None = None) -> Tensor:
+  if offs is None or x.dim() != 2 or weight.dim() != 3 or bias is not None:
+    return NotImplemented
+  return _grouped_rows(x, weight, offs).to(out_dtype or x.dtype)
+
+
+# An operator that is not PyTorch's own has its library in front of its name.
 DECOMPOSITIONS: dict[str, Callable[..., Any]] = {
   "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default": _fake_quantize_by_tensors,
+  "_grouped_mm.default": _grouped_mm,
   "_linalg_check_errors.default": linear.no_check,
   "_linalg_slogdet.default": linear.slogdet,
   "_linalg_solve_ex.default": linear.solve_ex,
@@ -345,6 +392,8 @@ DECOMPOSITIONS: dict[str, Callable[..., Any]] = {
   "diagonal_scatter.default": _diagonal_scatter,
   "digamma.default": special.double(special.digamma),
   "dist.default": _dist,
+  "empty.memory_format": _empty,
+  "empty_permuted.default": _empty_permuted,
   "erfc.default": special.erfc,
   "erfinv.default": special.double(special.erfinv),
   "fake_quantize_per_channel_affine_cachemask.default": _fake_quantize_channels,
@@ -383,6 +432,7 @@ DECOMPOSITIONS: dict[str, Callable[..., Any]] = {
   "special_modified_bessel_i0.default": special.i0,
   "special_modified_bessel_i1.default": special.i1,
   "special_ndtri.default": special.double(special.ndtri),
+  "transformers::grouped_mm_fallback.default": _grouped_rows,
   "triangular_solve.default": linear.triangular_solve,
   "unfold_backward.default": _overlapped,
 }

@@ -82,9 +82,10 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
 
 
 def _operator(name: str) -> Any:
-  """None where this version of PyTorch has no such operator."""
+  """None where this version of PyTorch has no such operator, or its library is not loaded."""
   packet, overload = name.rsplit(".", 1)
-  return getattr(getattr(torch.ops.aten, packet, None), overload, None)
+  library, _, packet = packet.rpartition("::")
+  return getattr(getattr(getattr(torch.ops, library or "aten"), packet, None), overload, None)
 
 
 @contextmanager
@@ -118,8 +119,12 @@ def _quiet() -> Iterator[None]:
 
 def _check_module(module: torch.nn.Module, name: str) -> None:
   for path, part in module.named_modules():
+    where = f"{name}.{path}" if path else name
+    if isinstance(part, torch.jit.ScriptModule):
+      raise UnsupportedError(f"{where}: torch.export takes no TorchScript; give the module that it "
+                             "was made of, or write an ONNX file with torch.onnx.export(..., "
+                             "dynamo=False)")
     if part.training:
-      where = f"{name}.{path}" if path else name
       raise InvalidArgumentError(f"{where} ({type(part).__name__}) is in training mode; call "
                                  "module.eval() first")
   for path, tensor in [*module.named_parameters(), *module.named_buffers()]:

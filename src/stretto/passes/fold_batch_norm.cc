@@ -37,7 +37,8 @@ std::optional<Affine> batch_norm(const Rewriter& graph, const Node& node) {
     parameters[i] = tensor->as_doubles();
   }
   const auto& [gamma, beta, mean, variance] = parameters;
-  const double epsilon = node.attributes.number("epsilon", 1e-5f);
+  // As a file holds it, so that a module and the file that is made of it have the same weights.
+  const double epsilon = static_cast<float>(node.attributes.number("epsilon", 1e-5f));
   Affine affine{.x = node.inputs[0], .rule = "fold-batch-norm"};
   for (size_t c = 0; c < gamma.size(); ++c) {
     affine.scale.push_back(gamma[c] / std::sqrt(variance[c] + epsilon));

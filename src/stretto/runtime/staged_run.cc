@@ -190,7 +190,7 @@ std::vector<AnyValue> Staged::Run::evaluate(
 std::vector<AnyValue> Staged::Run::reference(const Step& step, const Body& body,
                                              const Environment& env) {
   const Body::Node& node = body.nodes()[step.node];
-  if (ir::works_on_strings(node.wire.op) && node.wire.domain.empty()) {
+  if (ir::works_on_strings(node.wire.domain, node.wire.op)) {
     for (size_t i = 0; i < node.wire.inputs.size(); ++i) {
       if (input(node, i, env).is_strings()) return on_strings(step, body, env);
     }

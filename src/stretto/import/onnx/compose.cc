@@ -71,6 +71,7 @@ std::span<const CompositionRow> composition_rows() {
       {kMicrosoft, "MatMulIntegerToFloat", compose_matmul_integer_to_float},
       {kMicrosoft, "MatMulNBits", compose_matmul_bits},
       {kMicrosoft, "MultiHeadAttention", compose_multi_head_attention},
+      {kMicrosoft, "NhwcMaxPool", compose_nhwc_max_pool},
       {kMicrosoft, "QAttention", compose_qattention},
       {kMicrosoft, "QEmbedLayerNormalization", compose_qembed_layer_normalization},
       {kMicrosoft, "QGemm", compose_qgemm},

@@ -146,6 +146,7 @@ void compose_matmul_bits(PendingNode& node);
 void compose_channels_last_qlinear_conv(PendingNode& node);
 void compose_qgemm(PendingNode& node);
 void compose_qlinear_add(PendingNode& node);
+void compose_nhwc_max_pool(PendingNode& node);
 void compose_qlinear_average_pool(PendingNode& node);
 void compose_qlinear_concat(PendingNode& node);
 void compose_qlinear_global_average_pool(PendingNode& node);

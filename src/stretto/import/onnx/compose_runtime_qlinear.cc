@@ -55,10 +55,9 @@ void unary(PendingNode& node, F&& f) {
   node.results = {quantized(parts, node, f(parts, x), 3, node.dtype(0))};
 }
 
-// f(x) with channels in axis 1, wherever the node has them.
+// f(x) with channels in axis 1, of x that has them in its last one, and back.
 template <typename F>
-Id with_channels_first(Parts& parts, const PendingNode& node, Id x, F&& f) {
-  if (node.attributes.integer("channels_last", 0) == 0) return f(x);
+Id from_channels_last(Parts& parts, const PendingNode& node, Id x, F&& f) {
   const size_t rank = parts.shape(x).size();
   check(node, rank >= 3, "expected at least 3 dimensions");
   std::vector<int64_t> forth(rank), back(rank);
@@ -67,6 +66,13 @@ Id with_channels_first(Parts& parts, const PendingNode& node, Id x, F&& f) {
     back[static_cast<size_t>(forth[i])] = static_cast<int64_t>(i);
   }
   return parts.transpose(f(parts.transpose(x, forth)), back);
+}
+
+// f(x) with channels in axis 1, wherever the node has them.
+template <typename F>
+Id with_channels_first(Parts& parts, const PendingNode& node, Id x, F&& f) {
+  if (node.attributes.integer("channels_last", 0) == 0) return f(x);
+  return from_channels_last(parts, node, x, f);
 }
 
 ir::Attributes without(ir::Attributes attributes, std::string_view name) {
@@ -112,6 +118,14 @@ void compose_qlinear_average_pool(PendingNode& node) {
       return parts.op("AveragePool", {first}, without(node.attributes, "channels_last"));
     });
   });
+}
+
+void compose_nhwc_max_pool(PendingNode& node) {
+  check(node, node.has_input(0), "expected X");
+  Parts parts(node);
+  node.results = {from_channels_last(parts, node, node.inputs[0], [&](Id first) {
+    return parts.op("MaxPool", {first}, node.attributes);
+  })};
 }
 
 void compose_qlinear_global_average_pool(PendingNode& node) {

@@ -122,14 +122,18 @@ TEST(Refusals, NameEveryMissingOperatorAtOnce) {
   EXPECT_EQ(
       refusal(model({.nodes = {node("ImageDecoder", {"x"}, {"a"}), node("Sparkle", {"a"}, {"b"}),
                                node("Sparkle", {"b"}, {"c"}),
-                               node("NhwcMaxPool", {"c"}, {"y"}, {}, {.domain = "com.microsoft"})},
+                               node("Sampling", {"c"}, {"d"}, {}, {.domain = "com.microsoft"}),
+                               node("Conv", {"d"}, {"y"}, {}, {.domain = "com.microsoft.nchwc"})},
                      .inputs = {input("x", {"1"})},
                      .outputs = {"y"}})),
-      "Unsupported t.onnx: 3 operators are not supported:\n"
+      "Unsupported t.onnx: 4 operators are not supported:\n"
       "  ImageDecoder (1 node, first \"imagedecoder\")\n"
       "  Sparkle (2 nodes, first \"sparkle\")\n"
-      "  com.microsoft.NhwcMaxPool (1 node, first \"nhwcmaxpool\": an operator of ONNX "
-      "Runtime's own; use the model that its optimiser or quantiser took)");
+      "  com.microsoft.Sampling (1 node, first \"sampling\": an operator of ONNX Runtime's own; "
+      "use "
+      "the model that its optimiser or quantiser took)\n"
+      "  com.microsoft.nchwc.Conv (1 node, first \"conv\": a layout that ONNX Runtime's optimiser "
+      "writes for one machine; use the model that it took, or save it at ORT_ENABLE_EXTENDED)");
 }
 
 TEST(Refusals, NameTheNode) {

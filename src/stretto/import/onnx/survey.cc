@@ -19,6 +19,10 @@ struct Missing {
 using MissingByOperator = std::map<std::string, Missing>;
 
 std::string reason(std::string_view domain) {
+  if (domain == "com.microsoft.nchwc" || domain == "com.ms.internal.nhwc") {
+    return ": a layout that ONNX Runtime's optimiser writes for one machine; use the model that it "
+           "took, or save it at ORT_ENABLE_EXTENDED";
+  }
   if (domain == "com.microsoft") {
     return ": an operator of ONNX Runtime's own; use the model that its optimiser or quantiser "
            "took";

@@ -51,6 +51,7 @@ std::span<const UpgradeRow> upgrade_rows() {
       {"ReduceSum", 13, axes_input},
       {"ReduceSumSquare", 18, axes_input},
       {"Resize", 11, resize_10},
+      {"Resize", kAlways, resize_tf_half_pixel},
       {"Resize", kAlways, resize_empty_inputs},
       {"RoiAlign", 16, roi_align_coordinates},
       {"Scatter", kAlways, scatter, "ScatterElements"},

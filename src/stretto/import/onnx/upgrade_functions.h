@@ -31,6 +31,7 @@ void type_names(PendingNode& node);             // types by name; 0 means absent
 void grid_sample_modes(PendingNode& node);      // their names
 void group_normalization(PendingNode& node);    // scale and bias per group -> per channel
 void prelu_slope(PendingNode& node);            // one slope per channel without trailing axes
+void resize_tf_half_pixel(PendingNode& node);   // a mode of opset 11 and 12 only
 void resize_empty_inputs(PendingNode& node);    // empty tensors that mean "absent"
 void roi_align_coordinates(PendingNode& node);  // their default
 void softmax_of_matrix(PendingNode& node);      // over all axes from `axis` on

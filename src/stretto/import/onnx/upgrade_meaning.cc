@@ -193,6 +193,20 @@ void prelu_slope(PendingNode& node) {
       "Reshape", {node.inputs[1], node.add_constant("slope_shape", Tensor::int64s(shape))});
 }
 
+void resize_tf_half_pixel(PendingNode& node) {
+  const std::string mode = "coordinate_transformation_mode";
+  if (node.attributes.text(mode, "") != "tf_half_pixel_for_nn" ||
+      node.attributes.text("mode", "nearest") != "nearest") {
+    return;
+  }
+  // Half a pixel more than half_pixel asks for: floor(x + 0.5) and ceil(x + 0.5 - 0.5) of that x.
+  const std::string rounding = node.attributes.text("nearest_mode", "round_prefer_floor");
+  if (rounding != "floor" && rounding != "round_prefer_floor") return;
+  node.attributes.set(mode, std::string("half_pixel"));
+  node.attributes.set("nearest_mode",
+                      std::string(rounding == "floor" ? "round_prefer_ceil" : "ceil"));
+}
+
 void resize_empty_inputs(PendingNode& node) {
   for (size_t i = 1; i < node.inputs.size(); ++i) {
     const Shape* shape = node.shape(i);

@@ -152,6 +152,20 @@ TEST(Upgrade, UpsampleAndResize) {
             doubled);
 }
 
+TEST(Upgrade, ResizeWithTheHalfPixelsOfTensorFlow) {
+  const auto resized = [](const std::string& nearest, const std::string& mode = "nearest") {
+    return one_node("Resize", 11, {"1", "1", "1", "5"}, {"", "", "sizes"},
+                    {attr_text("coordinate_transformation_mode", "tf_half_pixel_for_nn"),
+                     attr_text("nearest_mode", nearest), attr_text("mode", mode)},
+                    {int64s("sizes", {1, 1, 1, 3})});
+  };
+  // Coordinates 0.83, 2.5 and 4.17.
+  EXPECT_EQ(run(resized("floor"))[0], (Values{1, 3, 5}));
+  EXPECT_EQ(run(resized("round_prefer_floor"))[0], (Values{2, 3, 5}));
+  EXPECT_NE(refusal(resized("ceil")).find("tf_half_pixel_for_nn"), std::string::npos);
+  EXPECT_NE(refusal(resized("floor", "linear")).find("tf_half_pixel_for_nn"), std::string::npos);
+}
+
 TEST(Upgrade, Normalisations) {
   const std::vector<std::string> parts = {floats("s", {2}, {2, 1}), floats("b", {2}, {0, 1}),
                                           floats("m", {2}, {1, 2}), floats("v", {2}, {4, 1})};

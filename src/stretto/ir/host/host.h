@@ -42,7 +42,7 @@ const HostOperator* find_host_operator(std::string_view domain, std::string_view
 
 // Operators of the graph that only move or compare elements, so that they also work on strings:
 // on their places in a sorted list.
-bool works_on_strings(std::string_view op);
+bool works_on_strings(std::string_view domain, std::string_view op);
 
 // Parts of tensors. `axis` is not negative; parts along axis 0 share the memory of `x`.
 Tensor part_of(const Tensor& x, int64_t axis, int64_t begin, int64_t end);

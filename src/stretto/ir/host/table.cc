@@ -43,7 +43,10 @@ const HostOperator* find_host_operator(std::string_view domain, std::string_view
   return at == rows.end() ? nullptr : &*at;
 }
 
-bool works_on_strings(std::string_view op) {
+bool works_on_strings(std::string_view domain, std::string_view op) {
+  // scikit-learn's classifiers pick their labels by it.
+  if (domain == "ai.onnx.ml") return op == "ArrayFeatureExtractor";
+  if (!domain.empty()) return false;
   static constexpr std::string_view kOperators[] = {
       "Compress", "Concat",    "Equal",  "Expand",          "Flatten",   "Gather", "GatherElements",
       "GatherND", "Reshape",   "Slice",  "ScatterElements", "ScatterND", "Split",  "Squeeze",
