@@ -53,7 +53,8 @@ def taken_apart():
         torch.ops.transformers.grouped_mm_fallback(x, w, offs), x.sum()),
        (reals(rows, 8), reals(len(ends), 8, 12), torch.tensor(ends, dtype=torch.int32)))
       for kind, rows, ends in (("of many", 9, [2, 2, 5, 9]), ("of few", 3, [0, 1, 1, 2, 3]),
-                               ("with an end", 6, [1, 4]), ("few with an end", 3, [0, 0, 1, 1, 2]))],
+                               ("with an end", 6, [1, 4]),
+                                ("few with an end", 3, [0, 0, 1, 1, 2]))],
     ("groups of rows", lambda x, w, offs: A._grouped_mm(x, w, offs),
      (reals(6, 8).bfloat16(), reals(3, 8, 16).bfloat16(),
       torch.tensor([2, 2, 6], dtype=torch.int32))),
