@@ -193,7 +193,7 @@ def test_the_advice_names_the_input_whose_size_does_not_fit():
   assert "input a takes" not in str(error.value) and "input c takes" not in str(error.value)
   both = model_of([helper.make_node("MatMul", ["a", "b"], ["y"])],
                   [value("c", ["batch", None, 8]), value("a", [None, "m"]), value("b", [4, "k"])],
-                  [value("y", [None, None])])
+                  [value("y", [None, None])], {})
   both.graph.node.append(helper.make_node("Neg", ["c"], ["r"]))
   both.graph.output.append(value("r", [None, None, 8]))
   with pytest.raises(stretto.InvalidArgumentError) as error:
