@@ -347,7 +347,6 @@ TABLE: dict[str, Callable[..., Any]] = {
   "scatter_add.default": by_parts(indexing.scatter_add),
   "select.int": _with_axes(shapes.select, 1),
   "select_scatter.default": _with_axes(shapes.select_scatter, 2),
-  "sgn.default": functions.direction,
   "sigmoid.default": functions.sigmoid,
   "sin.default": functions.sine,
   "sinh.default": functions.hyperbolic_sine,

@@ -155,13 +155,6 @@ def sigmoid(b: Builder, x: Value) -> Value:
   return together(b, b.node("Add", first, b.scalar(0.5, b.dtype)), second)
 
 
-def direction(b: Builder, x: Value) -> Value:
-  """Over its size; 0 of 0."""
-  size = b.unsqueeze(absolute(b, x), x.rank - 1)
-  zero, one = b.scalar(0.0, b.dtype), b.scalar(1.0, b.dtype)
-  return b.node("Div", x, b.node("Where", b.node("Equal", size, zero), one, size))
-
-
 # Comparisons.
 
 
