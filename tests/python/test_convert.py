@@ -23,6 +23,10 @@ HALF_TOLERANCES = {TensorProto.FLOAT16: 1e-3, TensorProto.BFLOAT16: 8e-3}
 FOUR_DIGITS = {"test_averagepool_2d_ceil_last_window_starts_on_pad": 1e-3}
 # ONNX Runtime counts places in another map there, in the case's own model too.
 ONLY_REFERENCE = {"test_maxunpool_export_with_output_shape"}
+# Groups of PyTorch's operators that no peer runs to the end: ONNX Runtime has no Cosh of float64 and
+# no Where of bfloat16, and an Erf of float64 with the digits of float32; onnx's evaluator fails in
+# transposed convolutions with groups and in paddings that cut.
+READ_AGAIN = {"complex_functions", "taken_apart", "factorised"}
 # Becomes float32 when it is read, as tests/python/test_onnx_backend.py does not see.
 WIDENED = {"test_range_bfloat16_type_positive_delta"}
 # ONNX Runtime's transform of lengths that are no power of two loses so much in float32.
@@ -241,6 +245,10 @@ def test_cases_of_pytorch(group, tmp_path):
     [f for _, f, _ in cases if isinstance(f, torch.nn.Module)]).eval()
   inputs = {name: x for name, _, x in cases}
   path = tmp_path / "m.onnx"
+  if group == "counted":
+    with pytest.raises(stretto.UnsupportedError, match="sizes depend on the values of tensors"):
+      stretto.convert(module, path, (inputs,))
+    return
   stretto.convert(module, path, (inputs,))
   model = checked(path)
   expected = module(inputs)
@@ -252,20 +260,29 @@ def test_cases_of_pytorch(group, tmp_path):
       tensor = torch.view_as_real(tensor.resolve_conj())
     return (tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor).numpy()
 
+  def tolerance(name, want):
+    halves = {torch.float16: TensorProto.FLOAT16, torch.bfloat16: TensorProto.BFLOAT16}
+    if want.dtype in halves:
+      return HALF_TOLERANCES[halves[want.dtype]]
+    return LONG_TRANSFORM if name.startswith("long ") else TOLERANCE
+
   assert len(leaves) == len(model.graph.input)
   feeds = {v.name: as_array(t) for v, t in zip(model.graph.input, leaves)}
-  try:
-    got = run_peer(path, feeds)
-  except Exception as error:
-    if "NOT_IMPLEMENTED" not in str(error):
-      raise
-    # ONNX Runtime has no kernel for some type: the reference evaluator has all.
-    from onnx.reference import ReferenceEvaluator
-    got = ReferenceEvaluator(model).run(None, feeds)
+  if group in READ_AGAIN:
+    read = stretto.optimize(str(path), inputs=feeds, tuning="off", verify=False).run(feeds)
+    got = [read[v.name] for v in model.graph.output]
+  else:
+    try:
+      got = run_peer(path, feeds)
+    except Exception as error:
+      if "NOT_IMPLEMENTED" not in str(error):
+        raise
+      # ONNX Runtime has no kernel for some type: the reference evaluator has all.
+      from onnx.reference import ReferenceEvaluator
+      got = ReferenceEvaluator(model).run(None, feeds)
   wants = [t for t in pytree.tree_leaves(expected) if isinstance(t, torch.Tensor)]
   wrong = [f"{v.name}: {why}" for v, g, w in zip(model.graph.output, got, wants, strict=True)
-           if (why := difference(g, as_array(w), LONG_TRANSFORM if v.name.startswith("long ")
-                                 else TOLERANCE))]
+           if (why := difference(g, as_array(w), tolerance(v.name, w)))]
   assert not wrong, "\n".join(wrong)
 
 

@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from stretto import _stretto
-from stretto._errors import InvalidArgumentError
+from stretto._errors import InvalidArgumentError, UnsupportedError
 from stretto.aten._export import decomposed, export
 from stretto.aten._model import OptimizedModule, array, children
 from stretto.aten._sizes import bind, is_symbolic, run_sizes
@@ -71,6 +71,10 @@ def graph_of_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
   """The finished graph of a module for the shapes of its inputs, and whether the program that it
   was made from would allow others."""
   args, keywords, name, _, program = _traced_module(source, inputs, kwargs, None)
+  if unknown := run_sizes(program):
+    raise UnsupportedError(f"{name}: some of its sizes depend on the values of tensors "
+                           f"({', '.join(map(str, unknown))}), and no ONNX file is written of such "
+                           "a module; save what stretto.optimize returns, or use torch.onnx.export")
   open_sizes = is_symbolic(program)
   values = None
   if open_sizes:
