@@ -23,9 +23,9 @@ HALF_TOLERANCES = {TensorProto.FLOAT16: 1e-3, TensorProto.BFLOAT16: 8e-3}
 FOUR_DIGITS = {"test_averagepool_2d_ceil_last_window_starts_on_pad": 1e-3}
 # ONNX Runtime counts places in another map there, in the case's own model too.
 ONLY_REFERENCE = {"test_maxunpool_export_with_output_shape"}
-# Groups of PyTorch's operators that no peer runs to the end: ONNX Runtime has no Cosh of float64 and
-# no Where of bfloat16, and an Erf of float64 with the digits of float32; onnx's evaluator fails in
-# transposed convolutions with groups and in paddings that cut.
+# Groups of PyTorch's operators that no peer runs to the end: ONNX Runtime has no Cosh of float64,
+# no Where of bfloat16, and an Erf of float64 with the digits of float32; onnx's evaluator fails
+# in transposed convolutions with groups and in paddings that cut.
 READ_AGAIN = {"complex_functions", "taken_apart", "factorised"}
 # Becomes float32 when it is read, as tests/python/test_onnx_backend.py does not see.
 WIDENED = {"test_range_bfloat16_type_positive_delta"}
