@@ -22,7 +22,8 @@ function(stretto_unity module)
     return()
   endif()
   if(module MATCHES "^(media|data|comm)$")
-    # Decoders, picture operators, sources and the parts of the engine have helpers of the same names.
+    # Decoders, picture operators, sources and parts of the gradient engine have helpers of the same
+    # names.
     set_target_properties(stretto_${module} PROPERTIES UNITY_BUILD OFF)
     return()
   endif()

@@ -8,22 +8,30 @@ namespace {
 // At most 16 products with weights rounded to fp32.
 constexpr double kTolerance = 2e-6;
 
+// A map of 7x11 to sizes of every kind.
+std::vector<ResizeProblem> larger_and_smaller(int64_t channels) {
+  std::vector<ResizeProblem> problems;
+  for (const auto& [out_h, out_w] :
+       {std::pair{14, 22}, {7, 11}, {3, 40}, {1, 1}, {0, 5}, {20, 17}}) {
+    problems.push_back({.n = 2,
+                        .c = channels,
+                        .h = 7,
+                        .w = 11,
+                        .out_h = out_h,
+                        .out_w = out_w,
+                        .scale_h = std::max(out_h, 1) / 7.0,
+                        .scale_w = out_w / 11.0});
+  }
+  return problems;
+}
+
 TEST(Resize, ModesSizesLayoutsThreads) {
   for (int mode = 0; mode < 3; ++mode) {
     for (int coordinates = 0; coordinates < 5; ++coordinates) {
       for (int rounding = 0; rounding < (mode == 0 ? 4 : 1); ++rounding) {
         for (Layout layout : {Layout::kPlain, Layout::kBlocked}) {
           int threads = 0;
-          for (const auto& [out_h, out_w] :
-               {std::pair{14, 22}, {7, 11}, {3, 40}, {1, 1}, {0, 5}, {20, 17}}) {
-            ResizeProblem p{.n = 2,
-                            .c = 19,
-                            .h = 7,
-                            .w = 11,
-                            .out_h = out_h,
-                            .out_w = out_w,
-                            .scale_h = std::max(out_h, 1) / 7.0,
-                            .scale_w = out_w / 11.0};
+          for (ResizeProblem p : larger_and_smaller(19)) {
             p.target.threads = 1 + threads++ % 3;
             p.mode = static_cast<Resampling>(mode);
             p.coordinates = static_cast<Coordinates>(coordinates);
@@ -43,16 +51,7 @@ TEST(Resize, BytesAreTheReference) {
     for (int mode = 0; mode < 2; ++mode) {
       for (int coordinates = 0; coordinates < 5; ++coordinates) {
         int threads = 0;
-        for (const auto& [out_h, out_w] :
-             {std::pair{14, 22}, {7, 11}, {3, 40}, {1, 1}, {0, 5}, {20, 17}}) {
-          ResizeProblem p{.n = 2,
-                          .c = 3,
-                          .h = 7,
-                          .w = 11,
-                          .out_h = out_h,
-                          .out_w = out_w,
-                          .scale_h = std::max(out_h, 1) / 7.0,
-                          .scale_w = out_w / 11.0};
+        for (ResizeProblem p : larger_and_smaller(3)) {
           p.target.threads = 1 + threads++ % 3;
           p.mode = static_cast<Resampling>(mode);
           p.coordinates = static_cast<Coordinates>(coordinates);
