@@ -132,6 +132,9 @@ def windows():
     ("avg_pool1d", lambda x: F.avg_pool1d(x, 3, 2, 1), (line,)),
     ("avg_pool2d", lambda x: F.avg_pool2d(x, 3, 2, 1), (image,)),
     ("avg_pool2d valid", lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), (image,)),
+    ("pools larger than the image", lambda x: (
+      F.max_pool2d(x[..., :2, :2], 3, 2, ceil_mode=True),
+      F.avg_pool2d(x[..., :2, :2], 3, 2, ceil_mode=True)), (image,)),
     ("avg_pool2d ceil", lambda x: F.avg_pool2d(x, 3, 2, ceil_mode=True), (image,)),
     ("avg_pool2d ceil padded", lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), (image,)),
     ("avg_pool2d divisor", lambda x: F.avg_pool2d(x, 2, divisor_override=3), (image,)),

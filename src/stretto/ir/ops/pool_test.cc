@@ -35,6 +35,16 @@ TEST(MaxPool, CeilModeDropsWindowsThatBeginInThePadding) {
                 {1, 1, 3}, {1, 3, 4});
 }
 
+TEST(Pool, CeilModeKeepsAWindowLargerThanTheImage) {
+  const AttributeList attributes = {
+      {"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"ceil_mode", int64_t{1}}};
+  expect_values(run("MaxPool", {ramp({1, 1, 2, 4})}, attributes), {1, 1, 1, 2}, {6, 7});
+  expect_values(run("AveragePool", {ramp({1, 1, 2, 4})}, attributes), {1, 1, 1, 2}, {3, 4.5});
+  // The next window would begin at or before the last one's end: there is none.
+  EXPECT_NE(error_of("MaxPool", {ramp({1, 1, 1, 4})}, attributes).find("spans 3 inputs"),
+            std::string::npos);
+}
+
 TEST(AveragePool, CountsPaddingOnRequestOnly) {
   const Tensor x = floats({1, 1, 3}, {3, 6, 9});
   const Attribute kernel = Ints{2}, pads = Ints{1, 1};

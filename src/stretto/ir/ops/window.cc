@@ -115,7 +115,8 @@ Window make_window(const Attributes& attributes, std::span<const int64_t> input,
       continue;
     }
     const int64_t room = in + w.pad_begin[axis] + w.pad_end[axis] - reach;
-    if (room < 0) {
+    // The only window may hang over the end too.
+    if (room < 0 && (!ceil_mode || room <= -stride)) {
       throw_invalid(
           "kernel {} with dilation {} spans {} inputs, but spatial axis {} has {} of them "
           "with padding",

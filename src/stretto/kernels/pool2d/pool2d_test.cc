@@ -49,7 +49,8 @@ TEST(Pool2d, Geometries) {
          {square(16, 14, 3, 2, 1), square(3, 7, 2, 2, 0), square(17, 9, 3, 1, 1),
           square(8, 7, 7, 1, 0), square(20, 13, 5, 1, 2), square(5, 16, 3, 3, 0),
           square(4, 11, 3, 2, 1, 2), square(16, 14, 3, 2, 0, 1, true), square(1, 1, 1, 1, 0),
-          square(6, 37, 3, 2, 1, 1, true), square(6, 5, 3, 4, 1, 1, true)}) {
+          square(6, 37, 3, 2, 1, 1, true), square(6, 5, 3, 4, 1, 1, true),
+          square(18, 2, 3, 2, 0, 1, true), square(5, 3, 6, 4, 0, 1, true)}) {
       p.target.threads = threads;
       check_variants(p);
     }
@@ -76,7 +77,7 @@ TEST(Pool2d, MaximaOfBytes) {
          {square(3, 7, 2, 2, 0), square(17, 9, 3, 1, 1), square(8, 7, 7, 1, 0),
           square(2, 150, 3, 2, 1), square(4, 11, 3, 2, 1, 2), square(2, 131, 3, 1, 1),
           square(1, 1, 1, 1, 0), square(6, 37, 3, 2, 1, 1, true), square(6, 5, 3, 4, 1, 1, true),
-          square(4, 3, 2, 2, 2)}) {
+          square(4, 3, 2, 2, 2), square(18, 2, 3, 2, 0, 1, true), square(5, 3, 6, 4, 0, 1, true)}) {
       for (int threads : {1, 3}) {
         p.dtype = dtype;
         p.target.threads = threads;
