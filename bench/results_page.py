@@ -89,7 +89,7 @@ def refusals(groups: list[list[dict]]) -> list[str]:
 
 def quoted(command: str) -> str:
   """As a user would type it, without folders of the machine it ran on."""
-  return "`" + re.sub(r" --(models-folder|json|quiet-lock) \S+", "", command) + "`"
+  return "`" + re.sub(r" --(models-folder|folder|json|quiet-lock) \S+", "", command) + "`"
 
 
 def caps_text(groups: list[list[dict]]) -> list[str]:

@@ -13,7 +13,10 @@ bench/README.md says what the columns mean.
 from __future__ import annotations
 
 import argparse
+import datetime
+import importlib.metadata
 import json
+import shlex
 import subprocess
 import sys
 import time
@@ -25,6 +28,7 @@ from bench.architectures import table
 STEPS = ("check", "time")
 WAYS = ("module", "onnx", "classic")
 PEERS = ("onnxruntime", "inductor", "max-autotune")
+PACKAGES = ("torch", "onnxruntime", "torchvision", "timm", "transformers", "diffusers")
 
 
 def arguments() -> argparse.Namespace:
@@ -85,7 +89,9 @@ def main() -> None:
     child(args)
     return
   args.folder.mkdir(parents=True, exist_ok=True)
-  results = _held(args.json)
+  results, commands = _held(args.json)
+  commands = list(dict.fromkeys([*commands, shlex.join(
+    ["python", "-m", "bench.architectures", *sys.argv[1:]])]))
   chosen = []
   for row in args.rows:
     for batch in args.batches:
@@ -93,7 +99,7 @@ def main() -> None:
       result["family"] = row.family
       run(args, row, batch, result)
       chosen.append(result)
-      _write(args.json, results)
+      _write(args.json, results, commands)
   print("\n".join(table.inductor_lines(chosen) if "inductor" in args.engines else
                   table.lines(chosen, args.ways)))
 
@@ -159,19 +165,35 @@ def child(args: argparse.Namespace) -> None:
   print(json.dumps(found))
 
 
-def _held(path: Path | None) -> dict[tuple[str, int], dict]:
+def _held(path: Path | None) -> tuple[dict[tuple[str, int], dict], list[str]]:
+  """Results of earlier commands, by name and batch, and those commands."""
   if path is None or not path.exists():
-    return {}
-  return {(r["name"], r["batch"]): r for r in json.loads(path.read_text())["results"]}
+    return {}, []
+  document = json.loads(path.read_text())
+  return ({(r["name"], r["batch"]): r for r in document["results"]},
+          document.get("commands", []))
 
 
-def _write(path: Path | None, results: dict[tuple[str, int], dict]) -> None:
+def _write(path: Path | None, results: dict[tuple[str, int], dict], commands: list[str]) -> None:
   if path is None:
     return
+  document = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+              "machine": machine.describe(), "versions": _versions(), "commands": commands,
+              "results": list(results.values())}
   partial = path.with_suffix(".partial")
-  partial.write_text(json.dumps({"machine": machine.describe(), "results": list(results.values())},
-                                indent=1) + "\n")
+  partial.write_text(json.dumps(document, indent=1) + "\n")
   partial.replace(path)
+
+
+def _versions() -> dict[str, str]:
+  """Of the packages that are installed."""
+  found = {}
+  for package in PACKAGES:
+    try:
+      found[package] = importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+      pass
+  return found
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from bench import architectures  # noqa: E402
-from bench.architectures import table  # noqa: E402
+from bench.architectures import page, table  # noqa: E402
 
 # Modules of this folder, which need no library: what people write that was refused once, or wrong.
 OWN = ["lstm_projected", "gru_tagger", "recommender", "spatial_transformer", "llama_step",
@@ -125,3 +125,31 @@ def test_inductor_rows_say_what_failed():
   assert "- a, batch 1, inductor max-autotune: no compiler" in text
   assert "- c, batch 1, all: no result in 300 s" in text
   assert "2 compared: geometric mean 1.16, least 0.90, 1 below 0.95" in text
+
+
+def test_the_page_has_a_table_per_batch_and_all_that_did_not_run():
+  results = [
+    {"name": "fast", "family": "convnet", "batch": 1, "ways": {"module": {"status": "runs"}},
+     "time": {"ms": {"module": 2.0, "onnxruntime.onnx": 6.0}}},
+    {"name": "slow", "family": "convnet", "batch": 1, "ways": {"module": {"status": "runs"}},
+     "time": {"ms": {"module": 4.0, "onnxruntime.onnx": 3.0}}},
+    {"name": "odd", "family": "vit", "batch": 4,
+     "ways": {"module": {"status": "wrong", "reason": "off by 1"}},
+     "time": {"ms": {"module": 1.0, "onnxruntime.onnx": 9.0}}},
+    {"name": "absent", "family": "vit", "batch": 4, "skipped": "no timm"},
+    {"name": "compiled", "family": "vit", "batch": 8,
+     "inductor": {"ms": {"inductor": 3.0, "stretto": 2.0}}},
+  ]
+  text = page.measured({
+    "machine": {"cpu": "A processor", "cores": 2}, "versions": {"torch": "9.0"},
+    "date": "2030-01-02T00:00:00+00:00", "results": results,
+    "commands": ["python -m bench.architectures --run all --folder /x --json /y/z.json"]})
+  assert "A processor, 2 cores, one thread, float32, 2030-01-02; torch 9.0: " \
+         "`python -m bench.architectures --run all`." in text
+  assert "| fast | convnet | 2.00 | 6.00 | 3.00 |" in text
+  assert "| slow | convnet | 4.00 | 3.00 | 0.75 |" in text
+  assert "| geometric mean | | | | **1.50** |" in text
+  assert "| odd | vit | wrong | 9.00 |  |" in text  # a wrong result is not timed
+  assert "- odd, batch 4, module: wrong: off by 1" in text
+  assert "- absent, batch 4: skipped: no timm" in text
+  assert "Batch 8" not in text and "| compiled | 8 | 3.000 | 2.000 | 1.50 |" in text
