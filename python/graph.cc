@@ -45,11 +45,10 @@ ir::Attributes attributes_of(const ir::Operator& op, const std::string& node,
 // Opset and files.
 std::pair<int64_t, std::vector<std::string>> written(const ImportedModel& model,
                                                      const std::string& path,
-                                                     int64_t most_inline_bytes) {
+                                                     const onnx::ExportOptions& options) {
   nb::gil_scoped_release released;
   const InterruptScope interrupt(check_signals);
-  onnx::ExportSummary summary =
-      onnx::write_onnx(model.graph, path, {.most_inline_bytes = most_inline_bytes});
+  onnx::ExportSummary summary = onnx::write_onnx(model.graph, path, options);
   return {summary.opset, std::move(summary.files)};
 }
 
@@ -207,10 +206,21 @@ void bind_graph(nb::module_& m) {
       .def("finish", &GraphBuilder::finish, "outputs"_a)
       .def(
           "write_onnx",
-          [](GraphBuilder& graph, const std::string& path, int64_t most_inline_bytes) {
-            return written(graph.take(), path, most_inline_bytes);
+          [](GraphBuilder& graph, const std::string& path, int64_t most_inline_bytes,
+             const std::map<std::string, std::string>& inputs,
+             const std::vector<std::string>& outputs) {
+            const ImportedModel model = graph.take();
+            onnx::ExportOptions options{.most_inline_bytes = most_inline_bytes};
+            for (const auto& [name, shape] : inputs) options.open[name] = parse_shape_range(shape);
+            for (size_t i = 0; i < std::min(outputs.size(), model.graph.outputs.size()); ++i) {
+              options.open[model.graph.value(model.graph.outputs[i]).name] =
+                  parse_shape_range(outputs[i]);
+            }
+            return written(model, path, options);
           },
-          "path"_a, "most_inline_bytes"_a = onnx::ExportOptions().most_inline_bytes);
+          "path"_a, "most_inline_bytes"_a = onnx::ExportOptions().most_inline_bytes,
+          "inputs"_a = std::map<std::string, std::string>(),
+          "outputs"_a = std::vector<std::string>());
   m.def(
       "convert_onnx",
       [](const std::optional<std::string>& path, const std::optional<nb::bytes>& content,
@@ -225,7 +235,7 @@ void bind_graph(nb::module_& m) {
         }
         return written(path ? onnx::import_onnx_file(*path, options)
                             : onnx::import_onnx_bytes(bytes(), "model", "", options),
-                       to, most_inline_bytes);
+                       to, {.most_inline_bytes = most_inline_bytes});
       },
       "path"_a.none(), "content"_a.none(), "shapes"_a, "to"_a,
       "most_inline_bytes"_a = onnx::ExportOptions().most_inline_bytes);

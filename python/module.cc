@@ -202,11 +202,6 @@ ModelSession* optimize_graph(GraphBuilder& graph, OptimizeOptions& options,
   return new ModelSession(runtime::optimize_model(std::move(imported), options, for_other_shapes));
 }
 
-// A number has no sizes.
-ShapeRange range_of(const std::string& text) {
-  return text.empty() ? ShapeRange() : parse_shape_range(text);
-}
-
 // The graph as an ONNX model, whose sizes that only a run tells become known in stages.
 ModelSession* optimize_in_stages(GraphBuilder& graph, OptimizeOptions& options,
                                  const std::map<std::string, Array>& inputs, const Tell& tell,
@@ -215,7 +210,7 @@ ModelSession* optimize_in_stages(GraphBuilder& graph, OptimizeOptions& options,
   options.progress = progress(tell);
   options.interrupt = check_signals;
   std::map<std::string, ShapeRange> open;
-  for (const auto& [name, shape] : shapes) open[name] = range_of(shape);
+  for (const auto& [name, shape] : shapes) open[name] = parse_shape_range(shape);
   const ImportedModel imported = graph.take();
   nb::gil_scoped_release released;
   const InterruptScope interrupt(check_signals);
@@ -240,7 +235,7 @@ ModelSession* with_open_graph(
   nb::gil_scoped_release released;
   const InterruptScope interrupt(check_signals);
   std::vector<runtime::OpenInput> inputs;
-  for (const auto& [name, range] : ranges) inputs.push_back({name, range_of(range)});
+  for (const auto& [name, range] : ranges) inputs.push_back({name, parse_shape_range(range)});
   std::vector<runtime::ShapeTrial> tried;
   for (const auto& [given, made] : trials) tried.push_back({given, made});
   return new ModelSession(

@@ -22,12 +22,14 @@ LOG = logging.getLogger("stretto")
 def convert(source: str | os.PathLike[str] | bytes | Any | TorchModule | TorchProgram,
             path: str | os.PathLike[str], inputs: Any = None, *,
             kwargs: Mapping[str, Any] | None = None,
-            shapes: Mapping[str, Any] | None = None) -> list[str]:
+            shapes: Mapping[str, Any] | None = None,
+            dynamic_shapes: Any = None) -> list[str]:
   """Writes a model as an ONNX file.
 
   The file has the operators of ONNX's own domains, of opset 21 or, where a model needs a newer one,
-  of the oldest that has all of its operators. All dimensions are fixed. Nothing is optimised:
-  `optimize` makes an artefact of the file, or of the same source.
+  of the oldest that has all of its operators. Dimensions are fixed, but for those that
+  `dynamic_shapes` or an exported program leaves open, and sizes that depend on the values of
+  tensors. Nothing is optimised: `optimize` makes an artefact of the file, or of the same source.
 
   Args:
     source: a PyTorch module in evaluation mode; a `torch.export.ExportedProgram`, or the path of
@@ -38,13 +40,15 @@ def convert(source: str | os.PathLike[str] | bytes | Any | TorchModule | TorchPr
     inputs: for a module, what it is traced with, as for `optimize`. A program has its own.
     kwargs: keyword arguments of a module, besides positional ones in `inputs`.
     shapes: of an ONNX model with open dimensions, the shapes of these inputs by name.
+    dynamic_shapes: for a module, dimensions that stay open, as for `torch.export.export`.
 
   Returns:
     The files that were written, the model last.
 
   Raises:
     InvalidArgumentError: an argument is wrong (a ValueError).
-    UnsupportedError: the model needs operators that Stretto lacks; the text names all of them.
+    UnsupportedError: the model needs operators that Stretto lacks, and the text names all of them;
+      or no single graph is right for all sizes.
     FormatError: a file is missing or damaged, or cannot be written (an OSError).
 
   Examples:
@@ -70,11 +74,15 @@ def convert(source: str | os.PathLike[str] | bytes | Any | TorchModule | TorchPr
   if _is_module(source):
     if shapes:
       raise InvalidArgumentError("shapes: those of a PyTorch module are the shapes of its inputs")
-    graph, open_sizes = _aten().graph_of_module(source, inputs, _mapping("kwargs", kwargs))
-    if open_sizes:
-      LOG.warning("%s: the program's dynamic dimensions are fixed to those of its inputs", to)
-    _, files = graph.write_onnx(to)
+    graph, ins, outs, why = _aten().graph_of_module(source, inputs, _mapping("kwargs", kwargs),
+                                                    dynamic_shapes)
+    if why is not None:
+      LOG.warning("%s: the program's dynamic dimensions are fixed to those of its inputs: %s", to,
+                  why)
+    _, files = graph.write_onnx(to, inputs=ins, outputs=outs)
     return list(files)
+  if dynamic_shapes is not None:
+    raise InvalidArgumentError("dynamic_shapes: only a PyTorch module has them")
   if inputs is not None or kwargs:
     raise InvalidArgumentError("inputs: only a PyTorch module is traced with inputs")
   fixed = {_text("shapes", name): _shape(name, shape)

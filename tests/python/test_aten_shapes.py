@@ -44,7 +44,7 @@ def test_other_shapes_run_and_are_right():
   model = stretto.optimize(module, torch.randn(3, 7, 16), dynamic_shapes=({0: Dim("batch", max=64),
                            1: Dim("length", min=2, max=512)},), **QUICK)
   assert model.inputs[0].shape == (3, 7, 16)
-  assert model.inputs[0].sizes.endswith("x16") and "1..64" in model.inputs[0].sizes
+  assert model.inputs[0].sizes == "batch:1..64xlength:2..512x16"
   for shape in ((3, 7, 16), (1, 2, 16), (8, 100, 16), (3, 7, 16), (2, 9, 16)):
     x = torch.randn(shape)
     with torch.no_grad():
@@ -87,6 +87,34 @@ def test_one_dimension_of_two_inputs():
   assert model(torch.ones(5, 2), torch.ones(5, 2)).shape == (5, 2)
   with pytest.raises(stretto.InvalidArgumentError, match="dimensions of one name are equal"):
     model(torch.ones(5, 2), torch.ones(4, 2))
+
+
+class Nested(torch.nn.Module):
+  def forward(self, parts, *, scale):
+    return parts["left"] @ parts["both"][0] * scale
+
+
+def test_names_of_dimensions_in_containers():
+  given = {"left": torch.randn(2, 3), "both": [torch.randn(3, 4)]}
+  rows, columns = Dim("rows", max=9), Dim("columns", max=8)
+  model = stretto.optimize(
+    Nested().eval(), (given,), kwargs={"scale": torch.ones(4)}, dynamic_shapes={
+      "parts": {"left": {0: rows}, "both": [(None, columns)]}, "scale": (columns,)}, **QUICK)
+  assert {spec.name: spec.sizes for spec in model.inputs} == {
+    "parts_left": "rows:1..9x3", "parts_both_0": "3xcolumns:1..8", "scale": "columns:1..8"}
+
+
+def test_a_dimension_may_be_computed_from_another(tmp_path):
+  module, length = torch.nn.AvgPool1d(2).eval(), Dim("length", min=2, max=50)
+  model = stretto.optimize(module, torch.randn(3, 8), dynamic_shapes=({1: 2 * length},), **QUICK)
+  for n in (8, 4, 100):
+    x = torch.randn(3, n)
+    close(model(x), module(x))
+  for n in (2, 7, 102):
+    with pytest.raises(stretto.InvalidArgumentError, match=f"expected shape 3x2.length.*got 3x{n}"):
+      model(torch.randn(3, n))
+  with pytest.raises(stretto.UnsupportedError, match=r"dimension 2\*length .* is computed"):
+    model.save(tmp_path / "m.stretto")
 
 
 def test_convolutions_of_any_size():

@@ -88,6 +88,12 @@ def test_a_module_becomes_a_file(module, tmp_path):
                     got) is None
 
 
+def dimensions(value):
+  """Names of open dimensions, and sizes of fixed ones; "" where there is neither."""
+  return [d.dim_value if d.HasField("dim_value") else d.dim_param
+          for d in value.type.tensor_type.shape.dim]
+
+
 def test_a_program_is_converted_from_memory_and_from_its_file(module, tmp_path, caplog):
   import torch
 
@@ -96,16 +102,84 @@ def test_a_program_is_converted_from_memory_and_from_its_file(module, tmp_path, 
   program = torch.export.export(module, (x,), dynamic_shapes=({0: batch},))
   torch.export.save(program, tmp_path / "m.pt2")
   for source in (program, tmp_path / "m.pt2", str(tmp_path / "m.pt2")):
-    caplog.clear()
     stretto.convert(source, tmp_path / "m.onnx")
-    assert "dynamic dimensions are fixed" in caplog.text
-    shape = checked(tmp_path / "m.onnx").graph.input[0].type.tensor_type.shape
-    assert [d.dim_value for d in shape.dim] == [2, 3, 16, 16]
-  with torch.no_grad():
-    want = module(x).numpy()
-  got, = run_peer(tmp_path / "m.onnx", {
-    checked(tmp_path / "m.onnx").graph.input[0].name: x.numpy()})
-  assert difference(got, want) is None
+    assert "dimensions are fixed" not in caplog.text
+    graph = checked(tmp_path / "m.onnx").graph
+    name = dimensions(graph.input[0])[0]
+    assert name and dimensions(graph.input[0]) == [name, 3, 16, 16]
+    assert dimensions(graph.output[0]) == [name, 10]
+  for size in (1, 2, 5):
+    x = torch.randn(size, 3, 16, 16)
+    with torch.no_grad():
+      want = module(x).numpy()
+    got, = run_peer(tmp_path / "m.onnx", {graph.input[0].name: x.numpy()})
+    assert difference(got, want) is None
+
+
+def test_dynamic_shapes_stay_open(tmp_path):
+  torch = pytest.importorskip("torch")
+
+  class Halves(torch.nn.Module):
+    def forward(self, x, y):
+      z = torch.cat([x, y], 1).reshape(x.shape[0], -1, 2)
+      return z.mean(2), z.flip(1).sum()
+
+  batch, length = torch.export.Dim("batch", max=9), torch.export.Dim("length", max=99)
+  module, path = Halves().eval(), tmp_path / "m.onnx"
+  shapes = ({0: batch, 1: 2 * length}, {0: batch})
+  stretto.convert(module, path, (torch.randn(2, 6), torch.randn(2, 4)),
+                  dynamic_shapes=({0: batch}, {0: batch}))
+  graph = checked(path).graph
+  assert [dimensions(v) for v in graph.input] == [["batch", 6], ["batch", 4]]
+  assert [dimensions(v) for v in graph.output] == [["batch", 5], []]
+  for size in (1, 2, 7):
+    given = torch.randn(size, 6), torch.randn(size, 4)
+    feeds = {v.name: x.numpy() for v, x in zip(graph.input, given)}
+    for got in (run_peer(path, feeds), stretto.optimize(path, tuning="off", tuning_cache="none",
+                                                        inputs=feeds).run(feeds).values()):
+      for g, w in zip(got, module(*given), strict=True):
+        assert difference(g, w.numpy()) is None
+  with pytest.raises(stretto.UnsupportedError, match="computed from.*with fixed shapes"):
+    stretto.convert(module, path, (torch.randn(2, 6), torch.randn(2, 4)), dynamic_shapes=shapes)
+
+
+def test_a_program_without_a_graph_for_all_sizes_is_fixed(tmp_path, caplog):
+  torch = pytest.importorskip("torch")
+
+  class Doubled(torch.nn.Module):
+    def forward(self, x):
+      return x + 1
+
+  length = torch.export.Dim("length", max=99)
+  x, path = torch.randn(6), tmp_path / "m.onnx"
+  program = torch.export.export(Doubled().eval(), (x,), dynamic_shapes=({0: 2 * length},))
+  stretto.convert(program, path)
+  assert "dimensions are fixed to those of its inputs" in caplog.text
+  assert "computed from another one" in caplog.text
+  assert dimensions(checked(path).graph.input[0]) == [6]
+
+
+def test_sizes_of_values_are_open(tmp_path):
+  torch = pytest.importorskip("torch")
+
+  class Picked(torch.nn.Module):
+    def forward(self, x):
+      found = x[x > 0]
+      return found, found.sum(), (x > 1).nonzero() * 2, x + 1
+
+  x, path = torch.randn(3, 7), tmp_path / "m.onnx"
+  stretto.convert(Picked().eval(), path, x)
+  graph = checked(path).graph
+  assert dimensions(graph.input[0]) == [3, 7]
+  found, whole, places, fixed = (dimensions(v) for v in graph.output)
+  assert len(found) == 1 and isinstance(found[0], str) and found[0]
+  assert whole == [] and places[1] == 2 and places[0] != found[0] and fixed == [3, 7]
+  for given in (x, -x, torch.full((3, 7), -1.0), torch.full((3, 7), 2.0)):
+    feeds = {graph.input[0].name: given.numpy()}
+    model = stretto.optimize(path, tuning="off", tuning_cache="none", inputs=feeds)
+    for got in (run_peer(path, feeds), model.run(feeds).values()):
+      for g, w in zip(got, Picked()(given), strict=True):
+        assert difference(g, w.numpy()) is None
 
 
 def test_the_command_converts(module, cnn_path, tmp_path):
@@ -176,6 +250,7 @@ def test_large_weights_go_to_a_file_beside(tmp_path):
   (lambda m, p: stretto.convert(3, p / "m.onnx"), "source: expected a path"),
   (lambda m, p: stretto.convert(m, p / "m.onnx"), "inputs: a PyTorch module is traced"),
   (lambda m, p: stretto.convert(b"", p / "m.onnx", np.ones(3)), "inputs: only a PyTorch module"),
+  (lambda m, p: stretto.convert(b"", p / "m.onnx", dynamic_shapes={}), "dynamic_shapes: only a"),
 ])
 def test_errors(module, tmp_path, call, text):
   with pytest.raises(stretto.Error, match=text):
@@ -245,10 +320,6 @@ def test_cases_of_pytorch(group, tmp_path):
     [f for _, f, _ in cases if isinstance(f, torch.nn.Module)]).eval()
   inputs = {name: x for name, _, x in cases}
   path = tmp_path / "m.onnx"
-  if group == "counted":
-    with pytest.raises(stretto.UnsupportedError, match="sizes depend on the values of tensors"):
-      stretto.convert(module, path, (inputs,))
-    return
   stretto.convert(module, path, (inputs,))
   model = checked(path)
   expected = module(inputs)

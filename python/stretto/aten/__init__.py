@@ -17,6 +17,7 @@ from stretto import _stretto
 from stretto._errors import InvalidArgumentError, UnsupportedError
 from stretto.aten._export import decomposed, export
 from stretto.aten._model import OptimizedModule, array, children
+from stretto.aten._open_graph import open_graph
 from stretto.aten._sizes import bind, is_symbolic, run_sizes
 from stretto.aten._staged import StagedSizes, optimize_staged
 from stretto.aten._state import State, changed_state
@@ -67,21 +68,24 @@ def optimize_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
 
 
 def graph_of_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
-                    kwargs: Mapping[str, Any] | None) -> tuple[_stretto.GraphBuilder, bool]:
-  """The finished graph of a module for the shapes of its inputs, and whether the program that it
-  was made from would allow others."""
-  args, keywords, name, _, program = _traced_module(source, inputs, kwargs, None)
-  if unknown := run_sizes(program):
-    raise UnsupportedError(f"{name}: some of its sizes depend on the values of tensors "
-                           f"({', '.join(map(str, unknown))}), and no ONNX file is written of such "
-                           "a module; save what stretto.optimize returns, or use torch.onnx.export")
-  open_sizes = is_symbolic(program)
-  values = None
-  if open_sizes:
+                    kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
+                    ) -> tuple[_stretto.GraphBuilder, dict[str, str], list[str], str | None]:
+  """The finished graph of a module; the shapes of its inputs, by name, and of its outputs, as text,
+  where any is open; and why dimensions that an exported program leaves open are fixed, if so."""
+  args, keywords, name, _, program = _traced_module(source, inputs, kwargs, dynamic_shapes)
+  output_names, values, why = _output_names(program.call_spec.out_spec), None, None
+  if run_sizes(program) or is_symbolic(program):
     leaves = _leaves(program, args, keywords)
+    state = State(source, changed_state(program), name).tensors()
+    try:
+      return *open_graph(program, name, output_names, state, leaves), None
+    except UnsupportedError as error:
+      if not isinstance(source, ExportedProgram) or run_sizes(program):
+        raise
+      why = str(error)
     values = bind(program, [leaf.shape for leaf in leaves if isinstance(leaf, torch.Tensor)])
-  made = translate_program(program, name, _output_names(program.call_spec.out_spec), values)
-  return made.graph, open_sizes
+  made = translate_program(program, name, output_names, values)
+  return made.graph, {}, [], why
 
 
 def _traced_module(source: torch.nn.Module | ExportedProgram, inputs: Any,

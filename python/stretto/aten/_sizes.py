@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
-from sympy import sympify
+from sympy import solve, sympify
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, TensorArgument
 
 from stretto._errors import InvalidArgumentError, UnsupportedError
+from stretto.aten._dimension_names import named
+from stretto.aten._signature import Input
 
 # A size of an input: a number, or the symbol that stands for it.
 Size = Any
@@ -41,16 +43,27 @@ def run_sizes(program: ExportedProgram) -> list[Any]:
                             for symbol in node.meta.get("unbacked_bindings") or {}))
 
 
-def text(program: ExportedProgram, sizes: Sequence[Size]) -> str:
-  """The sizes in the form that `stretto.optimize` takes as shapes: "batch:1..8x3x224x224"."""
+def text(program: ExportedProgram, sizes: Sequence[Size], dtype: torch.dtype | None = None) -> str:
+  """The sizes in the form that `stretto.optimize` takes as shapes: "batch:1..8x3x224x224". With an
+  element type, those of the engine's tensor: complex numbers have an axis of their parts."""
   words = []
   for size in sizes:
     if isinstance(size, int):
       words.append(str(size))
       continue
     least, most = _range(program, size)
-    words.append(f"{size}:{least}..{'' if most is None else most}")
-  return "x".join(words)
+    words.append(f"{named(program, size)}:{least}..{'' if most is None else most}")
+  if dtype is not None and dtype.is_complex:
+    words.append("2")
+  return "x".join(words) or "scalar"
+
+
+def shape_texts(program: ExportedProgram, inputs: Sequence[Input]) -> dict[str, str]:
+  """What the inputs of a graph take, by name and in order, as text."""
+  tensors = [spec for spec in inputs if spec.dtype is not None]
+  sizes = iter(input_sizes(program))
+  return {spec.name: text(program, spec.shape if spec.state is not None else next(sizes)[1],
+                          spec.dtype) for spec in tensors}
 
 
 def bind(program: ExportedProgram, shapes: Sequence[Sequence[int]]) -> dict[Any, int]:
@@ -71,13 +84,26 @@ def bind(program: ExportedProgram, shapes: Sequence[Sequence[int]]) -> dict[Any,
         values.setdefault(size, int(number))
   for (name, sizes), shape in zip(inputs, shapes):
     for size, number in zip(sizes, shape):
+      if not isinstance(size, int):
+        values.update(_solved(size, int(number), values))
       least, most = (size, size) if isinstance(size, int) else _range(program, size)
       outside = number < least or (most is not None and number > most)
-      if outside or _value(size, values) != number:
+      unknown = not isinstance(size, int) and size.free_symbols - values.keys()
+      if outside or unknown or _value(size, values) != number:
         raise InvalidArgumentError(
           f"input {name}: expected shape {text(program, sizes)}, got "
           f"{'x'.join(map(str, shape))}; dimensions of one name are equal")
   return values
+
+
+def _solved(size: Any, number: int, values: Mapping[Any, int]) -> dict[Any, int]:
+  """The only unknown symbol of a size such as 2 * length."""
+  unknown = size.free_symbols - values.keys()
+  if len(unknown) != 1:
+    return {}
+  symbol = unknown.pop()
+  found = [x for x in solve(size.xreplace(values) - number, symbol) if x.is_Integer and x > 0]
+  return {symbol: int(found[0])} if found else {}
 
 
 def size_ranges(program: ExportedProgram,

@@ -13,9 +13,16 @@ from torch.export import ExportedProgram
 
 from stretto import _stretto
 from stretto._errors import InternalError, InvalidArgumentError, UnsupportedError
-from stretto.aten._builder import COMPLEX
 from stretto.aten._model import array
-from stretto.aten._sizes import bind, input_sizes, is_open, run_sizes, size_ranges, text
+from stretto.aten._sizes import (
+  bind,
+  input_sizes,
+  is_open,
+  run_sizes,
+  shape_texts,
+  size_ranges,
+  text,
+)
 from stretto.aten._state import State
 from stretto.aten._template import make_template
 from stretto.aten._variants import Variant
@@ -37,12 +44,8 @@ def optimize_staged(program: ExportedProgram, name: str, output_names: Sequence[
     leaves: its arguments without their containers.
   """
   shapes = [leaf.shape for leaf in leaves if isinstance(leaf, torch.Tensor)]
-  values = bind(program, shapes)
-  ranges = size_ranges(program, dict.fromkeys(run_sizes(program), 0))
-  values.update({symbol: max(least, min(_ASSUMED, _ASSUMED if most is None else most))
-                 for symbol, (least, most) in ranges.items()})
   try:
-    template = make_template(program, name, output_names, values)
+    template = make_template(program, name, output_names, sizes_at_first(program, shapes))
   except (InternalError, InvalidArgumentError, UnsupportedError) as error:
     raise UnsupportedError(f"{error}; some of its sizes depend on the values of tensors "
                            f"({', '.join(map(str, run_sizes(program)))}), so it needs a graph for "
@@ -50,17 +53,22 @@ def optimize_staged(program: ExportedProgram, name: str, output_names: Sequence[
   held = state.tensors()
   inputs = [spec if spec.dtype is None else replace(spec, shape=tuple(leaf.shape))
             for spec, leaf in zip(template.inputs, [*held, *leaves])]
-  open_sizes = dict(input_sizes(program))
-  arrays: dict[str, Any] = {}
-  shapes_of: dict[str, str] = {}
-  for spec, leaf in zip(inputs, [*held, *leaves]):
-    if spec.dtype is not None:
-      arrays[spec.name] = array(leaf)
-      sizes = list(leaf.shape) if spec.state is not None else open_sizes[spec.name]
-      shapes_of[spec.name] = text(program, [*sizes, *([2] if spec.dtype in COMPLEX else [])])
-  session = _stretto.optimize_in_stages(template.graph, options, arrays, tell, shapes_of)
+  arrays = {spec.name: array(leaf) for spec, leaf in zip(inputs, [*held, *leaves])
+            if spec.dtype is not None}
+  session = _stretto.optimize_in_stages(template.graph, options, arrays, tell,
+                                        shape_texts(program, inputs))
   outputs = [replace(spec, shape=None) for spec in template.outputs]
   return Variant(session, inputs, outputs)
+
+
+def sizes_at_first(program: ExportedProgram,
+                   shapes: Sequence[Sequence[int]]) -> dict[Any, int]:
+  """What symbols stand for when the inputs have these shapes, and what is assumed of others."""
+  values = bind(program, shapes)
+  ranges = size_ranges(program, dict.fromkeys(run_sizes(program), 0))
+  values.update({symbol: max(least, min(_ASSUMED, _ASSUMED if most is None else most))
+                 for symbol, (least, most) in ranges.items()})
+  return values
 
 
 class StagedSizes:

@@ -24,9 +24,11 @@ from torch.utils import _pytree as pytree
 from stretto import _stretto
 from stretto._errors import Error, InternalError, InvalidArgumentError, UnsupportedError
 from stretto.aten._builder import engine_shape
+from stretto.aten._dimension_names import named
 from stretto.aten._expressions import Expression, Found, find, sizes_of
 from stretto.aten._signature import Input, Output
 from stretto.aten._sizes import at_sizes, expression_of, input_sizes, run_sizes, size_ranges
+from stretto.aten._state import changed_state
 from stretto.aten._template_builders import Call, Recorder, Writer
 from stretto.aten._translate import OpenSizes, translate_program
 
@@ -84,8 +86,8 @@ def make_template(program: ExportedProgram, name: str, output_names: Sequence[st
   for input_name, sizes in input_sizes(program):
     for size in sizes:
       if not isinstance(size, int) and not size.is_Symbol:
-        raise UnsupportedError(f"{name}: dimension {size} of input {input_name} is computed from "
-                               "another one")
+        raise UnsupportedError(f"{name}: dimension {named(program, size)} of input {input_name} is "
+                               "computed from another one")
   nodes = _depending(program)
   weights = {tensor.untyped_storage().data_ptr()
              for tensor in (*program.state_dict.values(), *program.constants.values())
@@ -262,7 +264,7 @@ def _small_enough(program: ExportedProgram, name: str, values: dict[Any, int],
       return smaller
   if _largest(program, values) <= _TRIED:
     return values
-  sizes = ", ".join(f"{symbol} = {size}" for symbol, size in values.items())
+  sizes = ", ".join(f"{named(program, symbol)} = {size}" for symbol, size in values.items())
   raise UnsupportedError(f"{name}: dynamic sizes decide which operators it has, and sizes such as "
                          f"{sizes} are too large to try; give the dimensions a smaller maximum")
 
@@ -281,7 +283,9 @@ def _largest(program: ExportedProgram, values: Mapping[Any, int]) -> int:
 def _trial(program: ExportedProgram, values: Mapping[Any, int]
            ) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
   inputs, outputs = [], []
+  state = set(changed_state(program))
   names = {name for name, _ in input_sizes(program)}
+  names |= {spec.arg.name for spec in program.graph_signature.input_specs if spec.target in state}
   for node in program.graph.nodes:
     if node.op == "placeholder" and node.name in names:
       inputs.append(node)

@@ -14,9 +14,11 @@ from torch.export import ExportedProgram
 
 from stretto import _stretto
 from stretto._errors import Error, InternalError, InvalidArgumentError, UnsupportedError
-from stretto.aten._builder import COMPLEX, engine_dtype, engine_shape
+from stretto.aten._builder import engine_dtype, engine_shape
+from stretto.aten._dimension_names import named
 from stretto.aten._signature import Input, Output
-from stretto.aten._sizes import bind, input_sizes, is_open, text
+from stretto.aten._sizes import bind, input_sizes, is_open, shape_texts, text
+from stretto.aten._state import changed_state
 from stretto.aten._template import make_template
 from stretto.aten._translate import translate_program
 
@@ -71,29 +73,43 @@ class Variants:
     """
     assert self._first is not None
     _stretto.check_writable(path)
-    if any(o.becomes is not None for o in self._first.outputs):
-      raise UnsupportedError(f"save: {self._name} changes its buffers or arguments when it runs, "
-                             "and has dynamic shapes; optimise it with fixed shapes to save it")
-    shapes = [spec.shape for spec in self._first.inputs if spec.dtype is not None]
     with self._lock:
-      if self._weights != _versions(self._program):
-        raise UnsupportedError(f"save: the weights of {self._name} were changed after it was "
-                               "optimised; optimise it again")
-      try:
-        template = make_template(self._program, self._name, self._output_names,
-                                 bind(self._program, shapes))
-      except (InternalError, InvalidArgumentError, UnsupportedError) as error:
-        raise UnsupportedError(f"save: {error}; optimise the module with fixed shapes to save "
-                               "it") from None
-    ranges = [(spec.name, text(self._program, [*sizes, *([2] if spec.dtype in COMPLEX else [])]))
-              for (_, sizes), spec in zip(input_sizes(self._program),
-                                          (i for i in self._first.inputs if i.dtype is not None))]
-    session = self._first.session.with_open_graph(template.graph, ranges, template.trials)
-    for values in template.doubtful:
-      self._compare(session, values)
+      changed = self._weights != _versions(self._program)
+    if changed:
+      raise UnsupportedError(f"save: the weights of {self._name} were changed after it was "
+                             "optimised; optimise it again")
+    try:
+      session = self.open_session("; optimise the module with fixed shapes to save it")
+    except UnsupportedError as error:
+      raise UnsupportedError(f"save: {error}") from None
     session.save(path)
 
-  def _compare(self, session: _stretto.Session, values: Mapping[Any, int]) -> None:
+  def open_session(self, advice: str = "") -> _stretto.Session:
+    """One graph for all shapes, compared with those that are made for single ones where PyTorch's
+    program is another one for some sizes.
+
+    Args:
+      advice: for the end of messages.
+
+    Raises:
+      UnsupportedError: there is none; the text says why.
+    """
+    assert self._first is not None
+    shapes = [spec.shape for spec in self._first.arguments if spec.dtype is not None]
+    try:
+      with self._lock:
+        template = make_template(self._program, self._name, self._output_names,
+                                 bind(self._program, shapes))
+    except (InternalError, InvalidArgumentError, UnsupportedError) as error:
+      raise UnsupportedError(f"{error}{advice}") from None
+    ranges = shape_texts(self._program, self._first.inputs)
+    session = self._first.session.with_open_graph(template.graph, list(ranges.items()),
+                                                  template.trials)
+    for values in template.doubtful:
+      self._compare(session, values, advice)
+    return session
+
+  def _compare(self, session: _stretto.Session, values: Mapping[Any, int], advice: str) -> None:
     """Runs the graph for all shapes, and the program that is made for these sizes alone.
 
     Raises:
@@ -103,7 +119,8 @@ class Variants:
     made = translate_program(self._program, self._name, self._output_names, values)
     plain = self._first.session.with_other_shapes(made.graph)
     draw = np.random.default_rng(0)
-    sizes = ", ".join(f"{symbol} = {size}" for symbol, size in values.items())
+    sizes = ", ".join(f"{named(self._program, symbol)} = {size}"
+                      for symbol, size in values.items())
     learnt, reason = False, "all results are NaN"
     for positive in (False, True):
       inputs = [_drawn(draw, spec, positive) for spec in made.inputs if spec.dtype is not None]
@@ -115,19 +132,16 @@ class Variants:
       try:
         got = session.run(inputs)
       except Error as error:
-        raise UnsupportedError(f"save: {self._name}: the graph for all shapes fails with {sizes}: "
-                               f"{error}; optimise the module with fixed shapes to save it"
-                               ) from None
+        raise UnsupportedError(f"{self._name}: the graph for all shapes fails with {sizes}: "
+                               f"{error}{advice}") from None
       learnt = learnt or all(x.size == 0 or not np.isnan(x).all() for x in expected)
       if len(got) != len(expected) or not all(map(_alike, got, expected)):
         raise UnsupportedError(
-          f"save: {self._name}: dynamic sizes decide which operators it has, and a graph for all "
-          f"of them gives other results with {sizes}; optimise the module with fixed shapes to "
-          "save it")
+          f"{self._name}: dynamic sizes decide which operators it has, and a graph for all of them "
+          f"gives other results with {sizes}{advice}")
     if not learnt:
-      raise UnsupportedError(f"save: {self._name}: the graph for all shapes could not be tried "
-                             f"with {sizes}: {reason}; optimise the module with fixed shapes to "
-                             "save it")
+      raise UnsupportedError(f"{self._name}: the graph for all shapes could not be tried with "
+                             f"{sizes}: {reason}{advice}")
 
   def of(self, leaves: Sequence[Any]) -> Variant:
     """The one for these arguments. What is no tensor is checked where the variant is run.
@@ -181,7 +195,9 @@ def _alike(got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> bool:
 
 
 def _versions(program: ExportedProgram) -> list[int]:
-  """PyTorch's count of the changes of every weight."""
-  tensors = [*program.state_dict.values(), *program.constants.values()]
+  """PyTorch's count of the changes of every weight; none of what the module itself changes."""
+  state = set(changed_state(program))
+  tensors = [tensor for held in (program.state_dict, program.constants)
+             for path, tensor in held.items() if path not in state]
   return [tensor._version for tensor in tensors
           if isinstance(tensor, torch.Tensor) and not tensor.is_inference()]

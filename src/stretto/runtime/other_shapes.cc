@@ -46,7 +46,7 @@ void check_weights(const ir::Graph& made, const ir::Graph& first, const std::str
       return;
     }
     throw_unsupported(
-        "save: {}: the weights of {} are not those that the model was optimised with; optimise it "
+        "{}: the weights of {} are not those that the model was optimised with; optimise it "
         "again",
         name, what);
   };
@@ -77,12 +77,12 @@ void try_shapes(const ProgramsByShape& programs, const ShapeTrial& trial, const 
     const ir::Graph made = programs.import(trial.inputs).graph;
     for (ir::ValueId id : made.outputs) outputs.push_back(*made.value(id).shape);
   } catch (const InvalidArgument& error) {
-    throw_unsupported("save: {}: the graph for all shapes does not take some of them: {}", name,
+    throw_unsupported("{}: the graph for all shapes does not take some of them: {}", name,
                       error.what());
   }
   if (outputs == trial.outputs) return;
-  throw_unsupported(
-      "save: {}: the graph for all shapes has outputs of other shapes than the module", name);
+  throw_unsupported("{}: the graph for all shapes has outputs of other shapes than the module",
+                    name);
 }
 
 }  // namespace

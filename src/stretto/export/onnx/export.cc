@@ -165,10 +165,12 @@ class Exporter {
     }
     for (ir::ValueId id : graph_.outputs) {
       const ir::Value& value = graph_.value(id);
-      const ShapeRange shape = fixed_range(*value.shape);
-      w.add_message(
-          graph_field::kOutput,
-          value_info_message(value.name, value.dtype, options_.open.empty() ? &shape : nullptr));
+      const auto open = options_.open.find(value.name);
+      const bool known = open != options_.open.end() || options_.open.empty();
+      const ShapeRange shape =
+          open == options_.open.end() ? fixed_range(*value.shape) : open->second;
+      w.add_message(graph_field::kOutput,
+                    value_info_message(value.name, value.dtype, known ? &shape : nullptr));
     }
     return data;
   }

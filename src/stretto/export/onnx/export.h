@@ -19,8 +19,8 @@ struct ExportOptions {
   // Weights of more bytes than this together go to a file beside the model: protobuf messages end
   // at 2 GiB.
   int64_t most_inline_bytes = int64_t{1} << 30;
-  // Inputs whose dimensions stay open, of a graph that computes what depends on their sizes. The
-  // model then says nothing of the shapes of its outputs.
+  // Inputs and outputs whose dimensions stay open, by name, of a graph that computes what depends
+  // on their sizes. Where there are any, the model says nothing of the shapes of other outputs.
   std::map<std::string, ShapeRange> open;
 };
 
