@@ -1,4 +1,5 @@
-"""Lists the tests that failed and those that were skipped, and fails if one was meant to run.
+"""Lists the slowest tests, those that failed and those that were skipped, and fails if one of these
+was meant to run.
 
   python tests/check_results.py FOLDER    # of JUnit XML files, written by GoogleTest and pytest
 """
@@ -12,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 LINES = 12  # of a failure's text that are shown
+SLOWEST = 20  # files or suites of tests, and as many single ones
 ALLOWED = Path(__file__).with_name("allowed_skips.txt")
 
 
@@ -49,11 +51,25 @@ def print_failures(ran: list[ET.Element]) -> None:
       print(f"    {line}")
 
 
+def print_slowest(ran: list[ET.Element]) -> None:
+  """Where the time goes: by file or suite, and by test."""
+  for name_of_part in (lambda case: case.get("classname"), name_of):
+    seconds: Counter[str] = Counter()
+    for case in ran:
+      seconds[name_of_part(case)] += float(case.get("time") or 0)
+    for name, took in seconds.most_common(SLOWEST):
+      if took >= 1:
+        print(f"{took:5.0f} s  {name}")
+    print()
+  print(f"{sum(seconds.values()):.0f} s in {len(ran)} tests, of which several ran at a time")
+
+
 def main(folder: Path) -> int:
   ran = cases(folder)
   if not ran:
     print(f"check_results: no test results in {folder}", file=sys.stderr)
     return 1
+  print_slowest(ran)
   print_failures(ran)
   found = [(name_of(case), reason_of(skipped)) for case in ran
            for skipped in case.findall("skipped")]

@@ -40,3 +40,15 @@ def test_failures_are_named_again_at_the_end(tmp_path):
   done = check(tmp_path, f'<failure message="m"><![CDATA[{text}]]></failure>')
   assert done.returncode == 0, "their own programs have failed already"
   assert "failed: a.t1\n    a_test.cc:139\n    Expected equality\n" in done.stdout
+
+
+def test_the_slowest_are_named(tmp_path):
+  ran = (("a", "x", 4.2), ("a", "y", 3), ("b", "z", 5), ("c", "u", 0))
+  cases = "".join(f'<testcase classname="{file}" name="{name}" time="{time}"/>'
+                  for file, name, time in ran)
+  (tmp_path / "r.xml").write_text(f"<testsuites>{cases}</testsuites>")
+  out = subprocess.run([sys.executable, str(SCRIPT), str(tmp_path)], capture_output=True,
+                       text=True).stdout.splitlines()
+  assert out[:7] == ["    7 s  a", "    5 s  b", "", "    5 s  b.z", "    4 s  a.x", "    3 s  a.y",
+                     ""]
+  assert out[7] == "12 s in 4 tests, of which several ran at a time"
