@@ -90,18 +90,20 @@ def test_one_dimension_of_two_inputs():
 
 
 class Nested(torch.nn.Module):
-  def forward(self, parts, *, scale):
-    return parts["left"] @ parts["both"][0] * scale
+  def forward(self, parts, *, scale, shift):
+    return parts["left"] @ parts["both"][0] * scale + shift
 
 
 def test_names_of_dimensions_in_containers():
   given = {"left": torch.randn(2, 3), "both": [torch.randn(3, 4)]}
   rows, columns = Dim("rows", max=9), Dim("columns", max=8)
   model = stretto.optimize(
-    Nested().eval(), (given,), kwargs={"scale": torch.ones(4)}, dynamic_shapes={
-      "parts": {"left": {0: rows}, "both": [(None, columns)]}, "scale": (columns,)}, **QUICK)
+    Nested().eval(), (given,), kwargs={"shift": torch.ones(2, 1), "scale": torch.ones(4)},
+    dynamic_shapes={"parts": {"left": {0: rows}, "both": [(None, columns)]}, "scale": (columns,),
+                    "shift": {0: rows}}, **QUICK)
   assert {spec.name: spec.sizes for spec in model.inputs} == {
-    "parts_left": "rows:1..9x3", "parts_both_0": "3xcolumns:1..8", "scale": "columns:1..8"}
+    "parts_left": "rows:1..9x3", "parts_both_0": "3xcolumns:1..8", "scale": "columns:1..8",
+    "shift": "rows:1..9x1"}
 
 
 def test_a_dimension_may_be_computed_from_another(tmp_path):

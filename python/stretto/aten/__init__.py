@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from stretto import _stretto
 from stretto._errors import InvalidArgumentError, UnsupportedError
+from stretto.aten._dimension_names import keep_names
 from stretto.aten._export import decomposed, export
 from stretto.aten._model import OptimizedModule, array, children
 from stretto.aten._open_graph import open_graph
@@ -107,6 +108,7 @@ def _traced_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
   else:
     name, forward = type(source).__name__, source.forward
     program = export(source, args, keywords, name, dynamic_shapes)
+    keep_names(program, forward, args, keywords, _leaves(program, args, keywords), dynamic_shapes)
   return args, keywords, name, forward, program
 
 

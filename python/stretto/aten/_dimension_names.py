@@ -13,27 +13,34 @@ from torch.export import ExportedProgram
 _KEY = "stretto.dimension_names"
 
 
-def keep_names(program: ExportedProgram, module: torch.nn.Module, args: tuple[Any, ...],
-               kwargs: Mapping[str, Any], dynamic_shapes: Any) -> None:
-  """Notes in the program what its symbols are called in `dynamic_shapes`."""
+def keep_names(program: ExportedProgram, forward: Any, args: tuple[Any, ...],
+               kwargs: Mapping[str, Any], leaves: Sequence[Any], dynamic_shapes: Any) -> None:
+  """Notes in the program what its symbols are called in `dynamic_shapes`.
+
+  Args:
+    program: was made from a module.
+    forward: its function.
+    args: of the call that it was made with.
+    kwargs: likewise.
+    leaves: all arguments without their containers, in the program's order.
+    dynamic_shapes: as for `torch.export.export`.
+  """
   try:
-    given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+    given = inspect.signature(forward).bind(*args, **kwargs).arguments
   except (TypeError, ValueError):
     return
   specs = (dynamic_shapes if isinstance(dynamic_shapes, Mapping)
            else dict(zip(given, dynamic_shapes or ())))
   of_tensors = {id(tensor): dims for key, value in given.items()
                 for tensor, dims in _dimensions(specs.get(key), value)}
-  leaves = [x for x in torch.utils._pytree.tree_leaves((args, dict(kwargs)))
-            if isinstance(x, torch.Tensor)]
+  tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+  nodes = [node for node in program.graph.find_nodes(op="placeholder")
+           if node.name in program.graph_signature.user_inputs
+           and isinstance(node.meta.get("val"), torch.Tensor)]
   kept: dict[str, str] = {}
-  tensors = iter(leaves)
-  for node in program.graph.find_nodes(op="placeholder"):
-    fake = node.meta.get("val")
-    if node.name not in program.graph_signature.user_inputs or not isinstance(fake, torch.Tensor):
-      continue
-    for axis, dim in of_tensors.get(id(next(tensors, None)), {}).items():
-      size = fake.shape[axis]
+  for tensor, node in zip(tensors, nodes):
+    for axis, dim in of_tensors.get(id(tensor), {}).items():
+      size = node.meta["val"].shape[axis]
       symbols = size.node.expr.free_symbols if isinstance(size, torch.SymInt) else ()
       root = getattr(dim, "root", None)  # of a dimension such as 2 * length
       if len(symbols) == 1 and (root is not None or size.node.expr.is_Symbol):

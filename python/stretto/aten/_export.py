@@ -18,7 +18,6 @@ from stretto.aten._assigned import copied_assignments, refuse_plain_state
 from stretto.aten._causal import unasked
 from stretto.aten._control import inline_control_flow
 from stretto.aten._decompositions import DECOMPOSITIONS
-from stretto.aten._dimension_names import keep_names
 from stretto.aten._state import shared, tensors_of
 from stretto.aten._table import KEPT
 
@@ -42,9 +41,7 @@ def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, 
   with torch.no_grad():
     refuse_plain_state(program, assigned, module, args, kwargs, name)
   try:
-    program = decomposed(program)
-    keep_names(program, module, args, kwargs, dynamic_shapes)
-    return program
+    return decomposed(program)
   except UnsupportedError as error:
     tensors = tensors_of(module)
     both = shared(list(tensors.values()))
