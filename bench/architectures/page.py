@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -65,12 +66,17 @@ def _table(results: list[dict[str, Any]], batch: int, ways: list[str]) -> list[s
 
 def _reasons(results: list[dict[str, Any]], ways: list[str]) -> list[str]:
   """A line for each that did not run, and for those that were left out."""
-  lines = [f"- {r['name']}, batch {r['batch']}, {way}: {entry['status']}: {entry['reason']}"
+  lines = [f"- {r['name']}, batch {r['batch']}, {way}: {entry['status']}: {_plain(entry['reason'])}"
            for r in results for way in ways
            if "reason" in (entry := r.get("ways", {}).get(way, {}))]
   lines += [f"- {r['name']}, batch {r['batch']}: skipped: {r['skipped']}"
             for r in results if "skipped" in r]
   return [*lines, ""] if lines else []
+
+
+def _plain(reason: str) -> str:
+  """Without folders of the machine, and the colours of PyTorch's messages."""
+  return re.sub(r"/\S*/", "", re.sub(r"\x1b\[\d*m", "", reason))
 
 
 def main() -> int:
