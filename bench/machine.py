@@ -19,7 +19,8 @@ GENERATIONS = {"6/143": "Intel Xeon (Sapphire Rapids)", "6/207": "Intel Xeon (Em
 def name(machine: dict) -> str:
   """Of what `describe` returned."""
   cpu = GENERATIONS.get(machine.get("family_model", ""), machine["cpu"])
-  return f"{cpu}, {machine['cores']} cores"
+  cores = machine["cores"]
+  return f"{cpu}, {cores} core{'s' * (cores != 1)}"
 
 
 def cpu_info() -> dict[str, str]:

@@ -82,9 +82,13 @@ def table(groups: list[list[dict]], threads: int) -> list[str]:
 def refusals(groups: list[list[dict]]) -> list[str]:
   """A line for each model that Stretto did not run, or computed wrongly, and why, without folders
   of the machine it ran on."""
-  lines = [f"{r['model']}, {r['engine']}: {r['status']}: " + re.sub(r"/\S*/", "", r["reason"])
+  lines = [f"{r['model']}, {r['engine']}: {r['status']}: {without_folders(r['reason'])}"
            for g in groups for r in g if summary.is_ours(r) and r["status"] != "ok"]
   return ["", *lines] if lines else []
+
+
+def without_folders(reason: str) -> str:
+  return re.sub(r"/\S*/", "", reason)
 
 
 def quoted(command: str) -> str:
@@ -143,17 +147,20 @@ def main() -> int:
   parser.add_argument("results", nargs="+", type=Path, help="JSON files of bench.compare")
   parser.add_argument("--page", type=Path, default=PAGE)
   args = parser.parse_args()
-  text = args.page.read_text()
-  if not MARKS.search(text):
-    print(f"{args.page}: no section between measured marks", file=sys.stderr)
-    return 1
   try:
-    between = measured([json.loads(path.read_text()) for path in args.results])
+    fill(args.page, measured([json.loads(path.read_text()) for path in args.results]))
   except ValueError as error:
     print(f"results_page: {error}", file=sys.stderr)
     return 1
-  args.page.write_text(MARKS.sub(lambda marks: marks[1] + between + marks[2], text))
   return 0
+
+
+def fill(page: Path, between: str) -> None:
+  """Writes the text between the marks of a page. ValueError when it has none."""
+  text = page.read_text()
+  if not MARKS.search(text):
+    raise ValueError(f"{page}: no section between measured marks")
+  page.write_text(MARKS.sub(lambda marks: marks[1] + between + marks[2], text))
 
 
 if __name__ == "__main__":

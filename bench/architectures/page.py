@@ -16,7 +16,7 @@ from typing import Any
 from bench import machine
 from bench.architectures import table
 from bench.architectures.__main__ import WAYS
-from bench.results_page import MARKS, quoted
+from bench.results_page import fill, quoted, without_folders
 from bench.summary import geometric_mean
 
 PAGE = Path(__file__).parents[1] / "results/architectures.md"
@@ -76,7 +76,7 @@ def _reasons(results: list[dict[str, Any]], ways: list[str]) -> list[str]:
 
 def _plain(reason: str) -> str:
   """Without folders of the machine, and the colours of PyTorch's messages."""
-  return re.sub(r"/\S*/", "", re.sub(r"\x1b\[\d*m", "", reason))
+  return without_folders(re.sub(r"\x1b\[\d*m", "", reason))
 
 
 def main() -> int:
@@ -85,12 +85,11 @@ def main() -> int:
   parser.add_argument("results", type=Path, help="the JSON file of bench.architectures")
   parser.add_argument("--page", type=Path, default=PAGE)
   args = parser.parse_args()
-  text = args.page.read_text()
-  if not MARKS.search(text):
-    print(f"{args.page}: no section between measured marks", file=sys.stderr)
+  try:
+    fill(args.page, measured(json.loads(args.results.read_text())))
+  except ValueError as error:
+    print(f"page: {error}", file=sys.stderr)
     return 1
-  between = measured(json.loads(args.results.read_text()))
-  args.page.write_text(MARKS.sub(lambda marks: marks[1] + between + marks[2], text))
   return 0
 
 

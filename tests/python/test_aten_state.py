@@ -147,6 +147,18 @@ def test_half_precision_keeps_its_type():
   assert module.calls == 1 and x.tolist() == [2, 2, 2]
 
 
+def assert_same_in_a_context(path, module, lengths):
+  """What a file of Stream gives, chunk after chunk, is what the module gives."""
+  model = stretto.load(path)
+  context = model.context()
+  for length in lengths:
+    x = torch.randn(1, 8, length)
+    results = dict(zip(context.outputs, model(x.numpy(), context=context)))
+    expected = module(x)
+    assert_close(torch.from_numpy(results["y"]), expected["y"])
+    assert results["chunks"] == expected["chunks"]
+
+
 def test_open_sizes(tmp_path):
   module = Stream().eval()
   fresh, other = copy.deepcopy(module), copy.deepcopy(module)
@@ -156,14 +168,8 @@ def test_open_sizes(tmp_path):
   assert_same_calls(fast, module, lambda: list(other.buffers()),
                     lambda i: (torch.randn(1, 8, 10 + 7 * i),))
   fast.save(tmp_path / "m.stretto")
-  model = stretto.load(tmp_path / "m.stretto")
-  context = model.context()  # begins with zeros, whatever the module has seen
-  for length in (10, 5, 64, 23):
-    x = torch.randn(1, 8, length)
-    results = dict(zip(context.outputs, model(x.numpy(), context=context)))
-    expected = fresh(x)
-    assert_close(torch.from_numpy(results["y"]), expected["y"])
-    assert results["chunks"] == expected["chunks"]
+  # The file begins with zeros, whatever the module has seen.
+  assert_same_in_a_context(tmp_path / "m.stretto", fresh, (10, 5, 64, 23))
 
 
 def test_files_carry_the_state_in_a_context(tmp_path):
@@ -172,14 +178,7 @@ def test_files_carry_the_state_in_a_context(tmp_path):
   assert [spec.name for spec in fast.inputs] == ["past_in", "inner.chunks_in", "x"]
   assert [spec.name for spec in fast.outputs] == ["past_out", "inner.chunks_out", "y", "chunks"]
   fast.save(tmp_path / "m.stretto")
-  model = stretto.load(tmp_path / "m.stretto")
-  context = model.context()
-  for _ in range(CALLS):
-    x = torch.randn(1, 8, 10)
-    results = dict(zip(context.outputs, model(x.numpy(), context=context)))
-    expected = module(x)
-    assert_close(torch.from_numpy(results["y"]), expected["y"])
-    assert results["chunks"] == expected["chunks"]
+  assert_same_in_a_context(tmp_path / "m.stretto", module, [10] * CALLS)
 
 
 def test_onnx_has_the_state_as_inputs_and_outputs(tmp_path):

@@ -126,7 +126,6 @@ def test_dynamic_shapes_stay_open(tmp_path):
 
   batch, length = torch.export.Dim("batch", max=9), torch.export.Dim("length", max=99)
   module, path = Halves().eval(), tmp_path / "m.onnx"
-  shapes = ({0: batch, 1: 2 * length}, {0: batch})
   stretto.convert(module, path, (torch.randn(2, 6), torch.randn(2, 4)),
                   dynamic_shapes=({0: batch}, {0: batch}))
   graph = checked(path).graph
@@ -140,7 +139,8 @@ def test_dynamic_shapes_stay_open(tmp_path):
       for g, w in zip(got, module(*given), strict=True):
         assert difference(g, w.numpy()) is None
   with pytest.raises(stretto.UnsupportedError, match="computed from.*with fixed shapes"):
-    stretto.convert(module, path, (torch.randn(2, 6), torch.randn(2, 4)), dynamic_shapes=shapes)
+    stretto.convert(module, path, (torch.randn(2, 6), torch.randn(2, 4)),
+                    dynamic_shapes=({0: batch, 1: 2 * length}, {0: batch}))
 
 
 def test_a_program_without_a_graph_for_all_sizes_is_fixed(tmp_path, caplog):
