@@ -53,8 +53,8 @@ function(stretto_module name)
   target_link_libraries(stretto_${name} PUBLIC stretto_options ${STRETTO_FMT}
                         nlohmann_json::nlohmann_json Threads::Threads ${ARG_LINK})
   set_property(GLOBAL APPEND PROPERTY STRETTO_LINKS ${ARG_LINK})
-  if(name STREQUAL kernels)  # flags of its own
-    stretto_precompile(stretto_kernels kernels)
+  if(name STREQUAL kernels OR (name STREQUAL media AND NOT STRETTO_ISAS STREQUAL all))
+    stretto_precompile(stretto_${name} ${name})  # has compiler flags of its own
   else()
     stretto_precompile(stretto_${name} library)
   endif()
