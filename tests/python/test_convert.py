@@ -9,38 +9,18 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-import closeness  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from written_onnx import HALF_TOLERANCES, TOLERANCE, checked, difference, run_peer  # noqa: E402
 
 import stretto  # noqa: E402
 from stretto import _stretto  # noqa: E402
 
-# Floats relative to the largest value: engines sum in other orders.
-TOLERANCE = 1e-4
-# Where values are rounded to 16 bits in between: one unit in the last place of either type.
-HALF_TOLERANCES = {TensorProto.FLOAT16: 1e-3, TensorProto.BFLOAT16: 8e-3}
 # Cases whose expected values ONNX writes with four digits.
 FOUR_DIGITS = {"test_averagepool_2d_ceil_last_window_starts_on_pad": 1e-3}
 # ONNX Runtime counts places in another map there, in the case's own model too.
 ONLY_REFERENCE = {"test_maxunpool_export_with_output_shape"}
-# Groups of PyTorch's operators that no peer runs to the end: ONNX Runtime has no Cosh of float64,
-# no Where of bfloat16, and an Erf of float64 with the digits of float32; onnx's evaluator fails
-# in transposed convolutions with groups and in paddings that cut.
-READ_AGAIN = {"complex_functions", "taken_apart", "factorised"}
 # Becomes float32 when it is read, as tests/python/test_onnx_backend.py does not see.
 WIDENED = {"test_range_bfloat16_type_positive_delta"}
-# ONNX Runtime's transform of lengths that are no power of two loses so much in float32.
-LONG_TRANSFORM = 1e-3
-
-
-def run_peer(path, feeds):
-  import onnxruntime as ort
-
-  options = ort.SessionOptions()
-  options.log_severity_level = 4
-  options.intra_op_num_threads = 1
-  return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]).run(
-    None, feeds)
 
 
 def tolerance_of(model):
@@ -48,19 +28,6 @@ def tolerance_of(model):
   types = {v.type.tensor_type.elem_type for v in [*model.graph.input, *model.graph.output]}
   types |= {a.i for n in model.graph.node if n.op_type == "Cast" for a in n.attribute}
   return max([TOLERANCE, *(HALF_TOLERANCES[t] for t in types if t in HALF_TOLERANCES)])
-
-
-def difference(got, want, tolerance=TOLERANCE):
-  """None where an array is the other one, otherwise why not."""
-  got, want = np.asarray(got), np.asarray(want)
-  if want.dtype.name.startswith("float8") and got.dtype == np.uint8:  # ONNX Runtime gives the bits
-    want = want.view(np.uint8)
-  return closeness.difference(got, want, tolerance)
-
-
-def checked(path):
-  onnx.checker.check_model(str(path), full_check=True)
-  return onnx.load(str(path))
 
 
 @pytest.fixture
@@ -295,66 +262,7 @@ def test_models_of_the_benchmarks(name, tmp_path, monkeypatch):
     assert difference(g, w.numpy()) is None
 
 
-# --- every operator
-
-
-def aten_groups():
-  if pytest.importorskip("torch"):
-    import aten_cases
-    return list(aten_cases.GROUPS)
-  return []
-
-
-@pytest.mark.parametrize("group", aten_groups())
-def test_cases_of_pytorch(group, tmp_path):
-  """Groups of cases are one module each, as in test_aten_table.py."""
-  import aten_cases
-  import torch
-  from test_aten_table import Cases
-  from torch.utils import _pytree as pytree
-
-  torch.manual_seed(aten_cases.SEED)
-  cases = aten_cases.GROUPS[group]()
-  module = Cases({name: f for name, f, _ in cases}).eval()
-  module.parts = torch.nn.ModuleList(
-    [f for _, f, _ in cases if isinstance(f, torch.nn.Module)]).eval()
-  inputs = {name: x for name, _, x in cases}
-  path = tmp_path / "m.onnx"
-  stretto.convert(module, path, (inputs,))
-  model = checked(path)
-  expected = module(inputs)
-  leaves = [t for t in pytree.tree_leaves(inputs) if isinstance(t, torch.Tensor)]
-
-  def as_array(tensor):
-    tensor = tensor.detach()
-    if tensor.is_complex():
-      tensor = torch.view_as_real(tensor.resolve_conj())
-    return (tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor).numpy()
-
-  def tolerance(name, want):
-    halves = {torch.float16: TensorProto.FLOAT16, torch.bfloat16: TensorProto.BFLOAT16}
-    if want.dtype in halves:
-      return HALF_TOLERANCES[halves[want.dtype]]
-    return LONG_TRANSFORM if name.startswith("long ") else TOLERANCE
-
-  assert len(leaves) == len(model.graph.input)
-  feeds = {v.name: as_array(t) for v, t in zip(model.graph.input, leaves)}
-  if group in READ_AGAIN:
-    read = stretto.optimize(str(path), inputs=feeds, tuning="off", verify=False).run(feeds)
-    got = [read[v.name] for v in model.graph.output]
-  else:
-    try:
-      got = run_peer(path, feeds)
-    except Exception as error:
-      if "NOT_IMPLEMENTED" not in str(error):
-        raise
-      # ONNX Runtime has no kernel for some type: the reference evaluator has all.
-      from onnx.reference import ReferenceEvaluator
-      got = ReferenceEvaluator(model).run(None, feeds)
-  wants = [t for t in pytree.tree_leaves(expected) if isinstance(t, torch.Tensor)]
-  wrong = [f"{v.name}: {why}" for v, g, w in zip(model.graph.output, got, wants, strict=True)
-           if (why := difference(g, as_array(w), tolerance(v.name, w)))]
-  assert not wrong, "\n".join(wrong)
+# --- every operator of ONNX; those of PyTorch are in test_aten_table.py
 
 
 def written_case(model, given, path):
