@@ -1,5 +1,7 @@
 """Ranks that end without shutdown() or destroy_process_group()."""
 
+import functools
+import json
 import subprocess
 import sys
 
@@ -9,13 +11,14 @@ import ranks
 pytest.importorskip("torch", reason="the backend is for torch, which is not installed")
 
 # Rank 1 leaves after the last operation that needs it; the others go on for a moment, and end with
-# a call that fails if they believe that it is lost.
+# a call that fails if they believe that it is lost. The ranks of all jobs are forks of one process
+# that has imported torch, which takes longer than a job; a fork ends as a script of its own does.
 SCRIPT = """
-import multiprocessing, os, signal, sys, time
+import json, multiprocessing, os, signal, sys, time
+import torch
+import torch.distributed as dist
 
 def job(folder, rank, api, how):
-  import torch
-  import torch.distributed as dist
   import stretto.torch
   store = dist.FileStore(folder + "/meet", 3)
   dist.init_process_group(api.replace("horovod", "stretto"), store=store, rank=rank, world_size=3)
@@ -42,42 +45,71 @@ def job(folder, rank, api, how):
   if how == "destroys": dist.destroy_process_group()
   elif api == "horovod": hvd.shutdown()
 
+def fork_ranks(folder, hows):
+  # (folder, rank, how) in a rank; None in their parent, once all have ended.
+  for how in hows:
+    place = os.path.join(folder, how)
+    os.mkdir(place)
+    children = []
+    for rank in range(3):
+      child = os.fork()
+      if child == 0:
+        log = os.open(f"{place}/{rank}.log", os.O_WRONLY | os.O_CREAT)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        return place, rank, how
+      children.append(child)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    with open(f"{place}/codes.json", "w") as file:
+      json.dump(codes, file)
+
 if __name__ == "__main__":
-  folder, rank, api, how, process = sys.argv[1:]
-  if process == "itself":
-    job(folder, int(rank), api, how)
-  else:
-    child = multiprocessing.get_context(process).Process(
-        target=job, args=(folder, int(rank), api, how))
-    child.start()
-    child.join()
-    sys.exit(child.exitcode != 0)
+  folder, api, process, *hows = sys.argv[1:]
+  if found := fork_ranks(folder, hows):
+    place, rank, how = found
+    if process == "itself":
+      job(place, rank, api, how)
+    else:
+      child = multiprocessing.get_context(process).Process(
+          target=job, args=(place, rank, api, how))
+      child.start()
+      child.join()
+      sys.exit(child.exitcode != 0)
 """
+QUIET = "returns", "exits", "destroys"
+FAILING = "raises", "vanishes", "is killed"
 
 
-def run(folder, api, how, process):
-  script = folder / "script.py"
-  script.write_text(SCRIPT)
-  job = [subprocess.Popen([sys.executable, str(script), str(folder), str(rank), api, how, process],
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-         for rank in range(3)]
-  return [(rank.communicate(timeout=ranks.TIMEOUT_S)[0], rank.returncode) for rank in job]
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+  """What ranks 0 to 2 printed, and their exit codes, by function, process and end."""
+  @functools.cache
+  def run(api, process):
+    folder = tmp_path_factory.mktemp("job")
+    script = folder / "script.py"
+    script.write_text(SCRIPT)
+    subprocess.run([sys.executable, str(script), str(folder), api, process, *QUIET, *FAILING],
+                   check=True, timeout=ranks.TIMEOUT_S)
+    return {how: [((folder / how / f"{rank}.log").read_text(), code) for rank, code in
+                  enumerate(json.loads((folder / how / "codes.json").read_text()))]
+            for how in QUIET + FAILING}
+  return run
 
 
 @pytest.mark.parametrize("process", ["itself", "fork"])
-@pytest.mark.parametrize("how", ["returns", "exits", "destroys"])
+@pytest.mark.parametrize("how", QUIET)
 @pytest.mark.parametrize("api", ["horovod", "stretto"])
-def test_a_rank_that_is_done_is_not_lost(tmp_path, api, how, process):
-  for rank, (output, code) in enumerate(run(tmp_path, api, how, process)):
+def test_a_rank_that_is_done_is_not_lost(ended, api, how, process):
+  for rank, (output, code) in enumerate(ended(api, process)[how]):
     assert code == 0, f"rank {rank}:\n{output}"
     assert "Error" not in output, f"rank {rank}:\n{output}"
 
 
 @pytest.mark.parametrize("process", ["itself", "fork"])
-@pytest.mark.parametrize("how", ["raises", "vanishes", "is killed"])
+@pytest.mark.parametrize("how", FAILING)
 @pytest.mark.parametrize("api", ["horovod", "stretto"])
-def test_a_rank_that_fails_is_lost(tmp_path, api, how, process):
-  results = run(tmp_path, api, how, process)
+def test_a_rank_that_fails_is_lost(ended, api, how, process):
+  results = ended(api, process)[how]
   for rank in (0, 2):
     output, code = results[rank]
     assert code == 1, f"rank {rank}:\n{output}"
