@@ -6,7 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stretto.aten import _compile  # noqa: E402
+from stretto.aten import _compile, _export  # noqa: E402
+from stretto.aten._sizes import run_sizes  # noqa: E402
 from torch.export import Dim  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402
 
@@ -192,3 +193,16 @@ def test_no_graph_for_all_sizes():
 
   with pytest.raises(stretto.UnsupportedError, match="lacks 1 .*logcumsumexp.* depend on"):
     stretto.optimize(Function(named).eval(), torch.randn(4, 4), tuning="off")
+
+
+def test_a_number_that_is_only_checked_is_no_size():
+  def checked(x, lengths):
+    torch._check(lengths.max().item() <= x.shape[1])
+    return x * (torch.arange(x.shape[1]) < lengths[:, None])
+
+  x, lengths = torch.randn(3, 5), torch.tensor([2, 5, 1])
+  module = Function(checked).eval()
+  program = _export.export(module, (x, lengths), {}, "Function")
+  assert not run_sizes(program)
+  model = stretto.optimize(module, (x, lengths), tuning="off", tuning_cache="none")
+  assert torch.equal(model(x, lengths), checked(x, lengths))

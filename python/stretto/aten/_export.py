@@ -16,6 +16,7 @@ from torch.export import ExportedProgram
 from stretto._errors import InvalidArgumentError, UnsupportedError
 from stretto.aten._assigned import copied_assignments, refuse_plain_state
 from stretto.aten._causal import unasked
+from stretto.aten._checks import erase_checks
 from stretto.aten._control import inline_control_flow
 from stretto.aten._decompositions import DECOMPOSITIONS
 from stretto.aten._state import shared, tensors_of
@@ -78,6 +79,8 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
     constants = {name: program.constants[target] for name, target
                  in program.graph_signature.inputs_to_lifted_tensor_constants.items()}
     inline_control_flow(program.graph_module, constants)
+    erase_checks(program.graph)
+    program.graph_module.recompile()
     return program
 
 

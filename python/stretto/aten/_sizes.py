@@ -195,5 +195,6 @@ def _range(program: ExportedProgram, size: Any) -> tuple[int, int | None]:
   allowed = program.range_constraints.get(size)
   if allowed is None:
     return 1, None
+  least = int(allowed.lower) if allowed.lower.is_Integer else 1
   most = int(allowed.upper) if allowed.upper.is_Integer else None
-  return max(1, int(allowed.lower)), None if most is not None and most >= 2**31 - 1 else most
+  return max(1, least), None if most is not None and most >= 2**31 - 1 else most

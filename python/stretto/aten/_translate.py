@@ -26,6 +26,7 @@ from stretto.aten._builder import (
   engine_dtype,
   engine_shape,
 )
+from stretto.aten._checks import is_check
 from stretto.aten._places import label, place
 from stretto.aten._signature import Input, Output
 from stretto.aten._sizes import fixed
@@ -35,10 +36,6 @@ from stretto.aten._table import OF_SIZES, TABLE
 # A result of so few elements that only depends on constants is computed by PyTorch at once. Larger
 # ones are left to the engine, which may not need them.
 _SMALL = 1 << 16
-
-# What PyTorch's decompositions leave behind to check what they assumed.
-_CHECKS = ("_assert_async.msg", "_assert_scalar.default", "_assert_tensor_metadata.default",
-           "sym_constrain_range.default", "sym_constrain_range_for_size.default")
 
 # Arguments that say what PyTorch's description of the result says too, or where it lies.
 _IMPLIED = ("dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking")
@@ -222,7 +219,7 @@ class _Walk:
       if str(node.target) == "aten._local_scalar_dense.default":
         for symbol in node.meta.get("unbacked_bindings") or {}:
           self._builder.count_is(symbol, self._value(node.args[0]), node.meta["val"])
-    elif not _is_check(node):
+    elif not is_check(node):
       self._results[node] = self._call(node)
 
   def finish(self, names: Sequence[str]) -> list[Output]:
@@ -405,7 +402,7 @@ def _function(node: Node) -> Callable[..., Any] | None:
   target = node.target
   if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
     return None
-  if _is_check(node):
+  if is_check(node):
     return lambda *_: None
   name = str(target).removeprefix("aten.")
   table = _complex.TABLE if _has_complex(node) else TABLE
@@ -447,10 +444,6 @@ def why_not(node: Node) -> str | None:
 def _is_of_sizes(node: Node) -> bool:
   """Whether its result is a size, or is computed of sizes."""
   return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymBool, torch.SymFloat))
-
-
-def _is_check(node: Node) -> bool:
-  return str(node.target).removeprefix("aten.") in _CHECKS
 
 
 def _is_pure(node: Node) -> bool:
