@@ -19,6 +19,7 @@ from stretto.aten._dimension_names import keep_names
 from stretto.aten._export import decomposed, export
 from stretto.aten._model import OptimizedModule, array, children
 from stretto.aten._open_graph import open_graph
+from stretto.aten._results import Objects, plain_results
 from stretto.aten._sizes import bind, is_symbolic, run_sizes
 from stretto.aten._staged import StagedSizes, optimize_staged
 from stretto.aten._state import State, changed_state
@@ -36,7 +37,8 @@ def optimize_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
                     kwargs: Mapping[str, Any] | None, dynamic_shapes: Any,
                     options: _stretto.Options, tell: Any) -> OptimizedModule:
   """What `stretto.optimize` does for a module."""
-  args, keywords, name, forward, program = _traced_module(source, inputs, kwargs, dynamic_shapes)
+  args, keywords, name, forward, program, objects = _traced_module(source, inputs, kwargs,
+                                                                   dynamic_shapes)
   in_spec, out_spec = program.call_spec.in_spec, program.call_spec.out_spec
   if tell is not None:
     tell("import", 0.0)
@@ -47,7 +49,7 @@ def optimize_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
   if run_sizes(program):
     first = optimize_staged(program, name, output_names, state, leaves, options, tell)
     variants = StagedSizes(program, first) if is_symbolic(program) else None
-    return OptimizedModule(first, variants, in_spec, out_spec, forward, state)
+    return OptimizedModule(first, variants, in_spec, out_spec, objects, forward, state)
   values = None
   if is_symbolic(program):
     variants = Variants(program, name, output_names)
@@ -65,7 +67,7 @@ def optimize_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
   first = Variant(session, made.inputs, made.outputs)
   if isinstance(variants, Variants):
     variants.begin(first)
-  return OptimizedModule(first, variants, in_spec, out_spec, forward, state)
+  return OptimizedModule(first, variants, in_spec, out_spec, objects, forward, state)
 
 
 def graph_of_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
@@ -73,7 +75,7 @@ def graph_of_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
                     ) -> tuple[_stretto.GraphBuilder, dict[str, str], list[str], str | None]:
   """The finished graph of a module; the shapes of its inputs, by name, and of its outputs, as text,
   where any is open; and why dimensions that an exported program leaves open are fixed, if so."""
-  args, keywords, name, _, program = _traced_module(source, inputs, kwargs, dynamic_shapes)
+  args, keywords, name, _, program, _ = _traced_module(source, inputs, kwargs, dynamic_shapes)
   output_names, values, why = _output_names(program.call_spec.out_spec), None, None
   if run_sizes(program) or is_symbolic(program):
     leaves = _leaves(program, args, keywords)
@@ -91,8 +93,9 @@ def graph_of_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
 
 def _traced_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
             kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
-            ) -> tuple[tuple[Any, ...], dict[str, Any], str, Any, ExportedProgram]:
-  """Arguments by position and by name, the module's name and its function, and its program."""
+            ) -> tuple[tuple[Any, ...], dict[str, Any], str, Any, ExportedProgram, Objects]:
+  """Arguments by position and by name, the module's name and its function, its program, and the
+  objects in its result."""
   args, keywords = _arguments(source, inputs, kwargs)
   for leaf in pytree.tree_leaves((args, keywords)):
     if isinstance(leaf, torch.Tensor) and leaf.device.type != "cpu":
@@ -103,13 +106,14 @@ def _traced_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
       raise InvalidArgumentError("dynamic_shapes: an exported program has its dynamic shapes; give "
                                  "them to torch.export.export")
     name, forward = type(source.graph_module).__name__, None
-    program = decomposed(source)
+    program, objects = decomposed(source), Objects()
     name = "model" if name == "GraphModule" else name
   else:
     name, forward = type(source).__name__, source.forward
-    program = export(source, args, keywords, name, dynamic_shapes)
+    with plain_results(source) as objects:
+      program = export(source, args, keywords, name, dynamic_shapes)
     keep_names(program, forward, args, keywords, _leaves(program, args, keywords), dynamic_shapes)
-  return args, keywords, name, forward, program
+  return args, keywords, name, forward, program, objects
 
 
 def _leaves(program: ExportedProgram, args: tuple[Any, ...], keywords: dict[str, Any]) -> list[Any]:

@@ -17,6 +17,7 @@ from stretto._errors import InvalidArgumentError
 from stretto._model import Model
 from stretto._paths import path_text
 from stretto.aten._builder import COMPLEX, HALF
+from stretto.aten._results import Objects
 from stretto.aten._signature import Input, Output
 from stretto.aten._state import State, check_writable, shared, write_back
 from stretto.aten._variants import Variant, Variants
@@ -29,9 +30,9 @@ class OptimizedModule(Model):
   """An optimised PyTorch module, made by `stretto.optimize`.
 
   It is called like the module, with tensors where the module takes tensors, and returns tensors in
-  the same containers as the module. The other arguments have to be those that the module was
-  optimised with. Besides that it is a `stretto.Model`, with its report and `save`; `run` takes and
-  returns NumPy arrays by name.
+  the same containers and objects as the module. The other arguments have to be those that the
+  module was optimised with. Besides that it is a `stretto.Model`, with its report and `save`; `run`
+  takes and returns NumPy arrays by name.
 
   What the module changes when it runs, a call changes too: buffers of the module and arguments.
   Threads that call it take turns then. To `run`, to files and to C++ such a buffer is an input
@@ -39,7 +40,7 @@ class OptimizedModule(Model):
   """
 
   def __init__(self, first: Variant, variants: Variants | StagedSizes | None,
-               in_spec: pytree.TreeSpec, out_spec: pytree.TreeSpec,
+               in_spec: pytree.TreeSpec, out_spec: pytree.TreeSpec, objects: Objects,
                forward: Callable[..., Any] | None, state: State) -> None:
     super().__init__(first.session)
     self._first = first
@@ -53,6 +54,7 @@ class OptimizedModule(Model):
                             for spec, sizes in zip(self.inputs[rest:], variants.sizes())]
     self._in_spec = in_spec
     self._out_spec = out_spec
+    self._objects = objects
     self._signature = _signature(forward)
     # Nothing but tensors in order: needs no search through containers.
     positional, keywords = children(in_spec)
@@ -71,7 +73,8 @@ class OptimizedModule(Model):
       **kwargs: likewise.
 
     Returns:
-      What the module returns: new tensors in the same containers.
+      What the module returns: new tensors in the same containers, and in objects of the same
+      classes.
 
     Raises:
       InvalidArgumentError: an argument is missing, or has the wrong type or shape, or requires
@@ -87,7 +90,9 @@ class OptimizedModule(Model):
         flat = self._changing(variant, [*self._state.tensors(), *leaves])
     else:
       flat = run(variant.session, variant.inputs, variant.outputs, leaves)
-    return flat[0] if self._single else pytree.tree_unflatten(flat, self._out_spec)
+    if self._single:
+      return flat[0]
+    return self._objects.whole(pytree.tree_unflatten(flat, self._out_spec))
 
   def _changing(self, variant: Variant, leaves: Sequence[Any]) -> list[Any]:
     """Runs the model, and changes what the module would change of these."""
