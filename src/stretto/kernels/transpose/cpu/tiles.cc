@@ -57,6 +57,27 @@ inline TransposePlan make_plan(const TransposeProblem& p) {
   return plan;
 }
 
+// A T that may be several smaller elements, and lie where a T may not. One by one, because GCC
+// ignores the attributes of a type that depends on a template's parameter.
+template <typename T>
+struct AnywhereOf;
+template <>
+struct AnywhereOf<uint8_t> {
+  typedef uint8_t Type __attribute__((may_alias));
+};
+template <>
+struct AnywhereOf<uint16_t> {
+  typedef uint16_t Type __attribute__((aligned(1), may_alias));
+};
+template <>
+struct AnywhereOf<float> {
+  typedef float Type __attribute__((aligned(1), may_alias));
+};
+template <>
+struct AnywhereOf<uint64_t> {
+  typedef uint64_t Type __attribute__((aligned(1), may_alias));
+};
+
 }  // namespace stretto::kernels::transpose
 #endif
 
@@ -72,12 +93,16 @@ template <typename T>
 HWY_INLINE void plane(const T* x, int64_t from_stride, T* y, int64_t to_stride, int64_t rows,
                       int64_t columns) {
   constexpr int64_t kTile = 64 / sizeof(T) < 16 ? 8 : 16;
+  using Anywhere = typename transpose::AnywhereOf<T>::Type;
+  // Not auto, which loses the attributes.
+  const Anywhere* from = reinterpret_cast<const Anywhere*>(x);
+  Anywhere* to = reinterpret_cast<Anywhere*>(y);
   for (int64_t c0 = 0; c0 < columns; c0 += kTile) {
     const int64_t end = HWY_MIN(c0 + kTile, columns);
     for (int64_t r0 = 0; r0 < rows; r0 += kTile) {
       const int64_t row_end = HWY_MIN(r0 + kTile, rows);
       for (int64_t c = c0; c < end; ++c) {
-        for (int64_t r = r0; r < row_end; ++r) y[c * to_stride + r] = x[r * from_stride + c];
+        for (int64_t r = r0; r < row_end; ++r) to[c * to_stride + r] = from[r * from_stride + c];
       }
     }
   }
