@@ -214,7 +214,7 @@ ModelSession* optimize_in_stages(GraphBuilder& graph, OptimizeOptions& options,
   const ImportedModel imported = graph.take();
   nb::gil_scoped_release released;
   const InterruptScope interrupt(check_signals);
-  const std::string bytes = onnx::export_to_bytes(imported.graph, open);
+  const std::string bytes = onnx::export_whole(imported.graph, open).joined();
   return new ModelSession(optimize(std::as_bytes(std::span(bytes.data(), bytes.size())),
                                    imported.graph.name, "", options));
 }

@@ -37,15 +37,6 @@ void check_interrupt() {
   }
 }
 
-void append_in_pieces(std::string& to, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const auto piece = bytes.first(std::min(bytes.size(), kInterruptiblePiece));
-    to.append(reinterpret_cast<const char*>(piece.data()), piece.size());
-    bytes = bytes.subspan(piece.size());
-    if (!bytes.empty()) check_interrupt();
-  }
-}
-
 void InterruptScope::rethrow() const {
   if (thrown_) std::rethrow_exception(thrown_);
 }

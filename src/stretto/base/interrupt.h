@@ -41,7 +41,4 @@ void check_interrupt();
 // even a slow disk writes one in less than 0.1 s.
 constexpr size_t kInterruptiblePiece = size_t{4} << 20;
 
-// to += bytes, however many, with check_interrupt() between pieces.
-void append_in_pieces(std::string& to, std::span<const std::byte> bytes);
-
 }  // namespace stretto

@@ -12,17 +12,17 @@ namespace stretto::ir {
 
 using nlohmann::json;
 
-json write_tensor(const Tensor& tensor, std::string& block) {
-  block.resize((block.size() + kAlignment - 1) / kAlignment * kAlignment);
+json write_tensor(const Tensor& tensor, Pieces& block) {
+  block.align(kAlignment);
   const size_t offset = block.size();
-  append_in_pieces(block, {static_cast<const std::byte*>(tensor.data()), tensor.bytes()});
+  block.add_view({static_cast<const std::byte*>(tensor.data()), tensor.bytes()});
   return {{"dtype", dtype_name(tensor.dtype())}, {"shape", tensor.shape()}, {"offset", offset}};
 }
 
 namespace {
 
 // {"kind": value}: JSON alone cannot tell 1 from 1.0 or an empty list of ints from one of floats.
-json attribute_json(const Attribute& attribute, std::string& block) {
+json attribute_json(const Attribute& attribute, Pieces& block) {
   return std::visit(
       [&]<typename T>(const T& value) -> json {
         if constexpr (std::is_same_v<T, int64_t>) return {{"int", value}};
@@ -193,7 +193,7 @@ Graph parse(const json& j, const Reader& reader) {
 
 }  // namespace
 
-json write_graph(const Graph& graph, std::string& block) {
+json write_graph(const Graph& graph, Pieces& block) {
   json values = json::array(), nodes = json::array();
   for (const Value& value : graph.values) {
     check_interrupt();

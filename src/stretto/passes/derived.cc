@@ -15,6 +15,12 @@ std::string key_of(const std::string& recipe, std::span<const Tensor> from) {
 
 }  // namespace
 
+Derived::Derived(const Derived& other) {
+  const std::lock_guard lock(other.mutex_);
+  entries_ = other.entries_;
+  settled_ = other.settled_;
+}
+
 void Derived::settle() {
   const std::lock_guard lock(mutex_);
   settled_ = true;

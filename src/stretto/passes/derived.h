@@ -18,6 +18,9 @@ namespace stretto::passes {
 
 class Derived {
  public:
+  Derived() = default;
+  Derived(const Derived& other);  // shares the tensors
+
   using Make = std::function<std::vector<Tensor>()>;
 
   // What `make` returned first for this recipe and these tensors (tensor/identity.h), which are
@@ -35,7 +38,7 @@ class Derived {
   struct Entry {
     std::vector<Tensor> from, made;
   };
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::unordered_map<std::string, Entry> entries_;
   bool settled_ = false;
 };

@@ -61,24 +61,27 @@ void check_nesting(std::string_view what, std::string_view text) {
 
 // A model with open dimensions is stored as it came, because its graph is another one for every
 // shape.
-json open_json(ProgramsByShape& by_shape, const Program& program, std::string& constants) {
+json open_json(ProgramsByShape& by_shape, const Program& program, Pieces& constants) {
   const ShapeSource& source = by_shape.source();
-  const std::string written = source.write ? source.write() : "";
-  const auto onnx =
-      source.write ? std::as_bytes(std::span(written.data(), written.size())) : source.onnx;
-  if (onnx.empty() && !by_shape.lengths().empty()) {
+  Pieces onnx;
+  if (source.write) {
+    onnx.add(source.write());
+  } else {
+    onnx.add_view(source.onnx);
+  }
+  if (onnx.size() == 0 && !by_shape.lengths().empty()) {
     throw_unsupported(
         "save: a model with lengths is stored as its ONNX file, and this one has none that could "
         "be: {}; optimise it without lengths to save it",
         source.why);
   }
-  if (onnx.empty()) {
+  if (onnx.size() == 0) {
     throw_unsupported(
         "save: a model with open dimensions is stored as its ONNX file, and this one has none that "
         "could be: {}; optimise it with fixed shapes to save it",
         source.why);
   }
-  constants.resize((constants.size() + kAlignment - 1) / kAlignment * kAlignment);
+  constants.align(kAlignment);
   json inputs = json::array();
   for (size_t i = 0; i < by_shape.inputs().size(); ++i) {
     const OpenInput& input = by_shape.inputs()[i];
@@ -91,7 +94,7 @@ json open_json(ProgramsByShape& by_shape, const Program& program, std::string& c
             {"offset", constants.size()},
             {"bytes", onnx.size()}};
   if (!by_shape.lengths().empty()) open["lengths"] = by_shape.lengths();
-  append_in_pieces(constants, onnx);
+  constants.add(std::move(onnx));
   return open;
 }
 
@@ -126,14 +129,14 @@ std::vector<TensorSpec> read_face(const json& list) {
 }
 
 // A model that runs in stages is stored as it came, too.
-json staged_json(const Model::State& model, std::string& constants) {
+json staged_json(const Model::State& model, Pieces& constants) {
   const onnx::Reader& reader = *model.staged->source()->reader;
   if (reader.has_external_data()) {
     throw_unsupported(
         "save: a model that runs in stages is stored as its ONNX file, and this one has none that "
         "could be: its weights are in files of their own");
   }
-  constants.resize((constants.size() + kAlignment - 1) / kAlignment * kAlignment);
+  constants.align(kAlignment);
   json ranges = json::array();
   for (const StagedInput& input : model.staged->inputs()) {
     ranges.push_back(input.shape ? json(shape_range_text(*input.shape)) : json(nullptr));
@@ -144,7 +147,7 @@ json staged_json(const Model::State& model, std::string& constants) {
               {"disabled", model.siblings->making().disabled},
               {"offset", constants.size()},
               {"bytes", reader.bytes().size()}};
-  append_in_pieces(constants, reader.bytes());
+  constants.add_view(reader.bytes());
   return staged;
 }
 
@@ -238,7 +241,7 @@ void read_open(const json& open, const SectionView& constants, std::shared_ptr<c
 
 void save_artefact(const Model::State& model, const std::string& path) {
   const Program& program = *model.program;
-  std::string constants, packed;
+  Pieces constants, packed;
   json description{{"stretto", STRETTO_VERSION},
                    {"name", model.name},
                    {"target", target_json(program.target)},
@@ -260,20 +263,22 @@ void save_artefact(const Model::State& model, const std::string& path) {
                                  {"steps", model.pictures->text}};
   }
   json blobs = json::array();
-  packed.reserve(static_cast<size_t>(program.weight_bytes() + 64 * program.blobs.size()));
   for (const Blob& blob : program.blobs) {
-    check_interrupt();
     if (blob.key.empty()) continue;
-    packed.resize((packed.size() + kAlignment - 1) / kAlignment * kAlignment);
+    packed.align(kAlignment);
     blobs.push_back({blob.key, blob.form, packed.size(), blob.bytes});
-    append_in_pieces(packed, {blob.data, static_cast<size_t>(blob.bytes)});
+    packed.add_view({blob.data, static_cast<size_t>(blob.bytes)});
   }
   description["blobs"] = std::move(blobs);
   // Sections begin on pages, so that the mapped weights are aligned for any vector.
-  write_file(path, assemble_artefact({.description = description.dump(),
-                                      .constants = std::move(constants),
-                                      .packed = std::move(packed),
-                                      .report = model.report_json}));
+  Pieces texts[2];
+  texts[0].add(description.dump());
+  texts[1].add(model.report_json);
+  write_file(
+      path,
+      arrange_artefact(
+          {.description = texts[0], .constants = constants, .packed = packed, .report = texts[1]})
+          .views());
 }
 
 ArtefactContent read_artefact(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,

@@ -44,28 +44,52 @@ static_assert(sizeof(Header) == 24 + 24 * kSectionCount + 8);
 
 uint64_t hash(const void* data, size_t bytes) { return XXH3_64bits(data, bytes); }
 
-// Hash of the hashes of pieces, computed by two threads when it is long: checking must not dominate
-// loading.
-enum class After { kKeep, kLetGo };
-uint64_t section_hash(std::span<const std::byte> data, const MappedFile* map = nullptr,
-                      After after = After::kKeep) {
-  const size_t pieces = (data.size() + kPiece - 1) / kPiece;
+// Hash of the hashes of `size` bytes in pieces, computed by two threads when there are many:
+// checking must not dominate loading. `hash_of`: of the piece that begins at an offset.
+template <typename F>
+uint64_t hash_in_pieces(size_t size, F&& hash_of) {
+  const size_t pieces = (size + kPiece - 1) / kPiece;
   std::vector<uint64_t> hashes(pieces);
   std::atomic<size_t> next{0};
   const auto work = [&] {
     for (size_t i = next++; i < pieces; i = next++) {
-      const auto piece = data.subspan(i * kPiece, std::min(kPiece, data.size() - i * kPiece));
-      if (map != nullptr) map->read_ahead(piece);
-      hashes[i] = hash(piece.data(), piece.size());
-      if (map != nullptr && after == After::kLetGo) map->let_go(piece);
+      hashes[i] = hash_of(i * kPiece, std::min(kPiece, size - i * kPiece));
     }
   };
   run_parallel(pieces > 2 ? std::min(2, cpu_info().cores) : 1, work);
   return hash(hashes.data(), hashes.size() * sizeof(uint64_t));
 }
 
-std::span<const std::byte> bytes_of(const std::string& text) {
-  return std::as_bytes(std::span(text));
+enum class After { kKeep, kLetGo };
+uint64_t section_hash(std::span<const std::byte> data, const MappedFile* map = nullptr,
+                      After after = After::kKeep) {
+  return hash_in_pieces(data.size(), [&](size_t begin, size_t bytes) {
+    const auto piece = data.subspan(begin, bytes);
+    if (map != nullptr) map->read_ahead(piece);
+    const uint64_t found = hash(piece.data(), piece.size());
+    if (map != nullptr && after == After::kLetGo) map->let_go(piece);
+    return found;
+  });
+}
+
+// The same of bytes that do not lie together.
+uint64_t section_hash(const Pieces& section) {
+  const std::span<const std::string_view> views = section.views();
+  std::vector<size_t> ends;  // of the views
+  for (std::string_view view : views)
+    ends.push_back((ends.empty() ? 0 : ends.back()) + view.size());
+  return hash_in_pieces(section.size(), [&](size_t begin, size_t bytes) {
+    XXH3_state_t state;
+    XXH3_64bits_reset(&state);
+    size_t i = std::upper_bound(ends.begin(), ends.end(), begin) - ends.begin();
+    for (; bytes > 0; ++i) {
+      const std::string_view rest = views[i].substr(begin - (ends[i] - views[i].size()), bytes);
+      XXH3_64bits_update(&state, rest.data(), rest.size());
+      begin += rest.size();
+      bytes -= rest.size();
+    }
+    return XXH3_64bits_digest(&state);
+  });
 }
 
 // Between header and sections there is nothing but zeros, so that no byte of a file may change
@@ -91,29 +115,40 @@ void check_gaps(std::span<const std::byte> bytes, const Header& header, const st
 
 }  // namespace
 
-std::string assemble_artefact(const ArtefactSections& sections, size_t alignment) {
-  const std::array<const std::string*, kSectionCount> content{
-      &sections.description, &sections.constants, &sections.packed, &sections.report};
+Pieces arrange_artefact(const SectionPieces& sections, size_t alignment) {
+  const std::array<const Pieces*, kSectionCount> content{&sections.description, &sections.constants,
+                                                         &sections.packed, &sections.report};
   Header header{.magic = kMagic,
                 .format_version = kFormatVersion,
                 .section_count = kSectionCount,
                 .file_bytes = 0,
                 .sections = {},
                 .checksum = 0};
-  std::string file(sizeof(Header), '\0');
-  size_t most = file.size();
-  for (const std::string* section : content) most += alignment + section->size();
-  file.reserve(most);
+  size_t end = sizeof(Header);
   for (int i = 0; i < kSectionCount; ++i) {
-    file.resize((file.size() + alignment - 1) / alignment * alignment);
-    header.sections[i] = {file.size(), content[i]->size(), section_hash(bytes_of(*content[i]))};
+    end = (end + alignment - 1) / alignment * alignment;
+    header.sections[i] = {end, content[i]->size(), section_hash(*content[i])};
+    end += content[i]->size();
     check_interrupt();
-    append_in_pieces(file, bytes_of(*content[i]));
   }
-  header.file_bytes = file.size();
+  header.file_bytes = end;
   header.checksum = hash(&header, offsetof(Header, checksum));
-  std::memcpy(file.data(), &header, sizeof(header));
+  Pieces file;
+  file.add(std::string(reinterpret_cast<const char*>(&header), sizeof(header)));
+  for (const Pieces* section : content) {
+    file.align(alignment);
+    file.add_views(*section);
+  }
   return file;
+}
+
+std::string assemble_artefact(const ArtefactSections& sections, size_t alignment) {
+  Pieces description, constants, packed, report;
+  description.add(sections.description);
+  constants.add(sections.constants);
+  packed.add(sections.packed);
+  report.add(sections.report);
+  return arrange_artefact({description, constants, packed, report}, alignment).joined();
 }
 
 ArtefactView open_artefact(std::span<const std::byte> bytes, const std::string& file,

@@ -9,15 +9,22 @@
 #include <vector>
 
 #include "stretto/base/file.h"
+#include "stretto/base/pieces.h"
 
 namespace stretto::runtime {
 
+struct SectionPieces {
+  const Pieces &description, &constants, &packed, &report;
+};
+
+// The bytes of a file, of views of the sections. Sections begin at multiples of `alignment`, itself
+// one of kAlignment; files meant for mapping keep to pages.
+Pieces arrange_artefact(const SectionPieces& sections, size_t alignment = 4096);
+
+// The same for tests and fuzzing, which change sections.
 struct ArtefactSections {
   std::string description, constants, packed, report;
 };
-
-// The bytes of a file. Sections begin at multiples of `alignment`, itself one of kAlignment; files
-// meant for mapping keep to pages.
 std::string assemble_artefact(const ArtefactSections& sections, size_t alignment = 4096);
 
 // A section within the file it was read from.

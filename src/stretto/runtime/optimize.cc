@@ -63,12 +63,14 @@ runtime::Samples samples_of(const ir::Graph& graph, const runtime::Program& prog
   return runtime::take_samples(graph, samples, runtime::run_program(program, inputs), bound);
 }
 
-// The unfused model with kernels in built-in order: what the report calls "before".
-Compiled compile_before(const ir::Graph& original, const kernels::Target& target) {
+// The unfused model with kernels in built-in order: what the report calls "before". Weights that
+// were derived and packed for the model are taken from there, and nothing is added.
+Compiled compile_before(const ir::Graph& original, const kernels::Target& target,
+                        passes::Derived derived, runtime::SharedWeights weights) {
   auto graph = std::make_shared<ir::Graph>(original);
-  passes::run_pipeline(*graph, {.disabled = runtime::fusions()});
+  passes::run_pipeline(*graph, {.disabled = runtime::fusions(), .derived = &derived});
   runtime::Selector selector({});
-  return runtime::compile(graph, target, selector, {});
+  return runtime::compile(graph, target, selector, {.shared = &weights});
 }
 
 // For the report; null where no comparison was needed.
@@ -90,22 +92,24 @@ Model optimize_imported(ImportedModel imported, const OptimizeOptions& options, 
   const TuningBudget budget = parse_tuning(options.tuning);
   // Of a model that is wanted for other shapes, all graphs must have the same constants.
   if (imported.borrows && siblings) siblings->own_constants(imported.graph);
-  const ir::Graph original = imported.graph;
+  ir::Graph original = imported.graph;
   runtime::check_memory(original);
   auto graph = std::make_shared<ir::Graph>(std::move(imported.graph));
   const auto samples = runtime::sample_inputs(original, options.inputs);
   std::vector<Tensor> inputs;
   for (const runtime::SampleInput& sample : samples) inputs.push_back(sample.tensor);
 
+  runtime::Siblings alone;
+  runtime::Siblings& common = siblings ? *siblings : alone;
   const passes::PipelineReport rewritten = stages("passes", [&] {
-    return passes::run_pipeline(*graph, {.disabled = options.disable,
-                                         .derived = siblings ? &siblings->derived() : nullptr});
+    return passes::run_pipeline(*graph,
+                                {.disabled = options.disable, .derived = &common.derived()});
   });
 
-  if (imported.borrows && !siblings) runtime::Siblings().own_constants(*graph);
+  if (imported.borrows && !siblings) runtime::own_borrowed(*graph, original);
 
   runtime::TuningOptions how = tuning_options(options, budget, *graph);
-  if (siblings) how.shared = &siblings->weights();
+  how.shared = &common.weights();
   runtime::Tuned tuned =
       stages("tuning", [&] { return runtime::choose_kernels(graph, target, how); });
   Compiled& compiled = tuned.compiled;
@@ -135,7 +139,7 @@ Model optimize_imported(ImportedModel imported, const OptimizeOptions& options, 
       // With tuning="off" the caller is in a hurry, so the report is measured faster too.
       const double time_s = budget.seconds > 0 ? 1.0 : 0.5;
       const runtime::ProgramTiming after = runtime::time_program(compiled.program, inputs, time_s);
-      const Compiled unfused = compile_before(original, target);
+      const Compiled unfused = compile_before(original, target, common.derived(), common.weights());
       const runtime::ProgramTiming before =
           runtime::time_program(unfused.program, inputs, 0.6 * time_s);
       report["latency"] = {{"before", runtime::latency_json(before.latency)},

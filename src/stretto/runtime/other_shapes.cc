@@ -18,7 +18,7 @@ namespace {
 ShapeSource copies_of(ImportedModel imported) {
   auto kept = std::make_shared<const ImportedModel>(std::move(imported));
   ShapeSource source;
-  source.write = [kept] { return onnx::export_to_bytes(kept->graph); };
+  source.write = [kept] { return onnx::export_whole(kept->graph); };
   source.import = [kept](const std::map<std::string, Shape>&) { return *kept; };
   return source;
 }
@@ -118,7 +118,7 @@ Model with_open_graph(const Model& model, const ir::Graph& graph, std::vector<Op
   STRETTO_CHECK(first.siblings != nullptr, "{} was not optimised for other shapes", first.name);
   std::map<std::string, ShapeRange> open;
   for (const OpenInput& input : inputs) open[input.name] = input.shape;
-  const auto bytes = std::make_shared<const std::string>(onnx::export_to_bytes(graph, open));
+  const auto bytes = std::make_shared<const std::string>(onnx::export_whole(graph, open).joined());
   std::shared_ptr<onnx::Reader> reader = onnx::Reader::of_memory(
       std::as_bytes(std::span(bytes->data(), bytes->size())), bytes, first.name + ".onnx");
   auto state = std::make_shared<Model::State>(first);

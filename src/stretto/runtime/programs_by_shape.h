@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "stretto/base/pieces.h"
 #include "stretto/import/model.h"
 #include "stretto/import/onnx/import.h"
 #include "stretto/runtime/program.h"
@@ -30,7 +31,7 @@ struct ShapeSource {
   // The ONNX model, for artefacts; empty: `write` makes it, or it cannot be stored in one, because
   // of what `why` says.
   std::span<const std::byte> onnx;
-  std::function<std::string()> write;
+  std::function<Pieces()> write;
   std::string why;
 };
 

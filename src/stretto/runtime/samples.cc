@@ -131,7 +131,7 @@ void verify_samples(const ir::Graph& graph, const Program& program, const Sample
   }
 }
 
-json samples_json(const Samples& samples, std::string& block) {
+json samples_json(const Samples& samples, Pieces& block) {
   json inputs = json::object(), outputs = json::array();
   for (const auto& [name, tensor] : samples.inputs) inputs[name] = ir::write_tensor(tensor, block);
   for (const SampleOutput& output : samples.outputs) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "stretto/base/pieces.h"
 #include "stretto/runtime/program.h"
 #include "stretto/runtime/sample_inputs.h"
 
@@ -43,7 +44,7 @@ void verify_samples(const ir::Graph& graph, const Program& program, const Sample
 
 // As the description of an artefact has them; values go to, and come from, the constants. Throws
 // InvalidArgument for anything that samples_json would not have written for this graph.
-nlohmann::json samples_json(const Samples& samples, std::string& block);
+nlohmann::json samples_json(const Samples& samples, Pieces& block);
 Samples read_samples(const nlohmann::json& description, const ir::Graph& graph,
                      std::span<const std::byte> block, std::shared_ptr<const void> owner,
                      const std::string& file);

@@ -18,6 +18,11 @@ std::string weights_name(const kernels::Family& family, int row, const void* pro
                      family.weights_key(problem), constants);
 }
 
+SharedWeights::SharedWeights(const SharedWeights& other) {
+  const std::lock_guard lock(other.mutex_);
+  packed_ = other.packed_;
+}
+
 bool SharedWeights::has(const std::string& key) const {
   const std::lock_guard lock(mutex_);
   return packed_.contains(key);

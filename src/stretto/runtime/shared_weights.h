@@ -29,6 +29,9 @@ class SharedWeights {
     std::vector<Tensor> constants;  // what was packed: the key names their memory
   };
 
+  SharedWeights() = default;
+  SharedWeights(const SharedWeights& other);  // shares the memory
+
   // By a key that names form and constants. Safe to call from several threads.
   std::optional<Packed> find(const std::string& key) const;
   bool has(const std::string& key) const;

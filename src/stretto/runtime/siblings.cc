@@ -19,6 +19,12 @@ namespace {
 // Late: no kernel is, so that weights are packed only where no kernel could run without.
 constexpr double kWorthPacking = 2, kWorthPackingLate = 1e6;
 
+Tensor own_copy(const Tensor& from) {
+  Tensor copy(from.dtype(), from.shape());
+  if (from.bytes() > 0) std::memcpy(copy.mutable_data(), from.data(), from.bytes());
+  return copy;
+}
+
 }  // namespace
 
 void Siblings::settle() {
@@ -27,15 +33,38 @@ void Siblings::settle() {
   derived_.settle();
 }
 
+void own_borrowed(ir::Graph& graph, ir::Graph& original) {
+  std::map<const std::byte*, const std::byte*> borrowed;  // beginnings and ends
+  for (const ir::Value& value : original.values) {
+    if (!value.is_constant()) continue;
+    const auto* begin = static_cast<const std::byte*>(value.constant.data());
+    const auto at = borrowed.try_emplace(begin, begin).first;
+    at->second = std::max(at->second, begin + value.constant.bytes());
+  }
+  std::map<std::string, Tensor> copies;
+  for (ir::Value& value : graph.values) {
+    if (!value.is_constant()) continue;
+    const Tensor from = value.constant;
+    const auto* begin = static_cast<const std::byte*>(from.data());
+    const auto after = borrowed.upper_bound(begin);
+    if (after == borrowed.begin() || begin >= std::prev(after)->second) continue;
+    Tensor& copy = copies[identity(from)];
+    if (!copy.defined()) copy = own_copy(from);
+    value.constant = copy.reshaped(from.shape());
+  }
+  for (ir::Value& value : original.values) {
+    if (!value.is_constant()) continue;
+    const auto at = copies.find(identity(value.constant));
+    if (at != copies.end()) value.constant = at->second.reshaped(value.constant.shape());
+  }
+}
+
 void Siblings::own_constants(ir::Graph& graph) {
   for (ir::Value& value : graph.values) {
     if (!value.is_constant()) continue;
     const Tensor& from = value.constant;
     Tensor& copy = owned_[content_name(from)];
-    if (!copy.defined()) {
-      copy = Tensor(from.dtype(), from.shape());
-      if (from.bytes() > 0) std::memcpy(copy.mutable_data(), from.data(), from.bytes());
-    }
+    if (!copy.defined()) copy = own_copy(from);
     value.constant = copy.reshaped(from.shape());
   }
 }

@@ -18,6 +18,10 @@
 
 namespace stretto::runtime {
 
+// Constants of `graph` in memory of those of `original`, which belongs to somebody else, become
+// copies, also in `original`.
+void own_borrowed(ir::Graph& graph, ir::Graph& original);
+
 class Siblings {
  public:
   // What every program is made with.

@@ -9,6 +9,8 @@
 #include <map>
 #include <protozero/pbf_writer.hpp>
 #include <set>
+#include <span>
+#include <utility>
 
 #include "stretto/base/error.h"
 #include "stretto/base/file.h"
@@ -35,18 +37,20 @@ class Exporter {
   ExportedModel run() {
     translate_nodes();
     find_constants();
-    result_.packed.reserve(constants_.size());  // views of its elements stay
-    const std::string graph = graph_message();
-    protozero::pbf_writer model(result_.bytes);
+    Pieces graph = graph_message();
+    std::string head, tail;
+    protozero::pbf_writer model(head), rest(tail);
     model.add_int64(model_field::kIrVersion, ir_version_of(result_.opset));
     model.add_string(model_field::kProducerName, "stretto");
     model.add_string(model_field::kProducerVersion, STRETTO_VERSION);
-    model.add_message(model_field::kGraph, graph);
-    model.add_message(model_field::kOpsetImport, opset_message("", result_.opset));
+    rest.add_message(model_field::kOpsetImport, opset_message("", result_.opset));
     for (std::string_view domain : domains_) {
-      model.add_message(model_field::kOpsetImport,
-                        opset_message(domain, domain_version(domain, result_.opset)));
+      rest.add_message(model_field::kOpsetImport,
+                       opset_message(domain, domain_version(domain, result_.opset)));
     }
+    result_.bytes.add(head + part_head(model_field::kGraph, graph.size()));
+    result_.bytes.add(std::move(graph));
+    result_.bytes.add(std::move(tail));
     return std::move(result_);
   }
 
@@ -123,25 +127,44 @@ class Exporter {
     return names;
   }
 
-  std::string constant_message(const ir::Value& value) {
-    const Tensor& tensor = value.constant;
-    if (!external_ || static_cast<int64_t>(tensor.bytes()) < kLeastExternalBytes) {
-      return tensor_message(value.name, tensor);
+  // The tensor's elements as ONNX stores them.
+  static Pieces raw_pieces(const Tensor& tensor) {
+    std::string packed;
+    const std::string_view raw = raw_bytes(tensor, packed);
+    Pieces pieces;
+    if (packed.empty()) {
+      pieces.add_view(std::as_bytes(std::span(raw)));
+    } else {
+      pieces.add(std::move(packed));
     }
-    static constexpr char kZeros[kExternalAlignment] = {};
-    if (const int64_t start = round_up(end_, kExternalAlignment); start != end_) {
-      result_.external.emplace_back(kZeros, static_cast<size_t>(start - end_));
-      end_ = start;
-    }
-    result_.packed.emplace_back();
-    const std::string_view raw = raw_bytes(tensor, result_.packed.back());
-    result_.external.push_back(raw);
-    const ExternalPlace place{data_file_, end_, static_cast<int64_t>(raw.size())};
-    end_ += place.bytes;
-    return external_tensor_message(value.name, tensor, place);
+    return pieces;
   }
 
-  std::string graph_message() {
+  // Goes on with `pieces` behind what is in `text`.
+  void add_constant(const ir::Value& value, std::string& text, Pieces& pieces) {
+    const Tensor& tensor = value.constant;
+    protozero::pbf_writer w(text);
+    if (static_cast<int64_t>(tensor.bytes()) < kLeastExternalBytes) {
+      w.add_message(graph_field::kInitializer, tensor_message(value.name, tensor));
+      return;
+    }
+    Pieces raw = raw_pieces(tensor);
+    if (external_) {
+      result_.external.align(kExternalAlignment);
+      const ExternalPlace place{data_file_, static_cast<int64_t>(result_.external.size()),
+                                static_cast<int64_t>(raw.size())};
+      result_.external.add(std::move(raw));
+      w.add_message(graph_field::kInitializer, external_tensor_message(value.name, tensor, place));
+      return;
+    }
+    const std::string before = tensor_message_before(value.name, tensor, raw.size());
+    text += part_head(graph_field::kInitializer, before.size() + raw.size()) + before;
+    pieces.add(std::exchange(text, {}));
+    pieces.add(std::move(raw));
+  }
+
+  Pieces graph_message() {
+    Pieces pieces;
     std::string data;
     protozero::pbf_writer w(data);
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
@@ -154,7 +177,7 @@ class Exporter {
     w.add_string(graph_field::kName, graph_.name.empty() ? "graph" : graph_.name);
     for (const ir::Value* value : constants_) {
       check_interrupt();
-      w.add_message(graph_field::kInitializer, constant_message(*value));
+      add_constant(*value, data, pieces);
     }
     for (ir::ValueId id : graph_.inputs) {
       const ir::Value& value = graph_.value(id);
@@ -172,7 +195,8 @@ class Exporter {
       w.add_message(graph_field::kOutput,
                     value_info_message(value.name, value.dtype, known ? &shape : nullptr));
     }
-    return data;
+    pieces.add(std::move(data));
+    return pieces;
   }
 
   const ir::Graph& graph_;
@@ -183,7 +207,6 @@ class Exporter {
   std::set<std::string_view> domains_;
   std::vector<const ir::Value*> constants_;
   bool external_ = false;
-  int64_t end_ = 0;  // of the external data
 };
 
 }  // namespace
@@ -193,10 +216,10 @@ ExportedModel export_graph(const ir::Graph& graph, const std::string& data_file,
   return Exporter(graph, data_file, options).run();
 }
 
-std::string export_to_bytes(const ir::Graph& graph, const std::map<std::string, ShapeRange>& open) {
+Pieces export_whole(const ir::Graph& graph, const std::map<std::string, ShapeRange>& open) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   ExportedModel model = export_graph(graph, "", {.most_inline_bytes = kMost, .open = open});
-  if (!model.external.empty() || model.bytes.size() > static_cast<size_t>(kMost)) {
+  if (model.external.size() > 0 || model.bytes.size() > static_cast<size_t>(kMost)) {
     throw_unsupported("{}: an ONNX model in one piece ends at 2 GiB, and this one would be larger",
                       graph.name);
   }
@@ -210,12 +233,12 @@ ExportSummary write_onnx(const ir::Graph& graph, const std::string& path,
   const std::string data_file = std::filesystem::path(data_path).filename().string();
   const ExportedModel model = export_graph(graph, data_file, options);
   ExportSummary summary{.opset = model.opset};
-  if (!model.external.empty()) {
+  if (model.external.size() > 0) {
     // First, so that the model never names data that is not there.
-    write_file(data_path, model.external);
+    write_file(data_path, model.external.views());
     summary.files.push_back(data_path);
   }
-  write_file(path, model.bytes);
+  write_file(path, model.bytes.views());
   summary.files.push_back(path);
   return summary;
 }

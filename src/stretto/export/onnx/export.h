@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "stretto/base/pieces.h"
 #include "stretto/ir/graph.h"
 #include "stretto/tensor/shape_range.h"
 
@@ -24,13 +25,12 @@ struct ExportOptions {
   std::map<std::string, ShapeRange> open;
 };
 
+// All bytes of large constants are views of the graph's, which has to outlive them.
 struct ExportedModel {
-  std::string bytes;  // the ModelProto
+  Pieces bytes;       // the ModelProto
   int64_t opset = 0;  // of ONNX's own domain
-  // What stands in the file of external data, piece by piece: views of the graph's constants and of
-  // `packed`, from offset 0 on. Empty: all weights are in `bytes`.
-  std::vector<std::string_view> external;
-  std::vector<std::string> packed;
+  // What stands in the file of external data. Empty: all weights are in `bytes`.
+  Pieces external;
 };
 
 // The model of a graph that no pass has rewritten. Names are the graph's; dimensions are fixed
@@ -40,9 +40,8 @@ struct ExportedModel {
 ExportedModel export_graph(const ir::Graph& graph, const std::string& data_file,
                            const ExportOptions& options = {});
 
-// The same in one piece. Throws Unsupported, too, where that would be 2 GiB or more.
-std::string export_to_bytes(const ir::Graph& graph,
-                            const std::map<std::string, ShapeRange>& open = {});
+// The same without external data. Throws Unsupported, too, where that would be 2 GiB or more.
+Pieces export_whole(const ir::Graph& graph, const std::map<std::string, ShapeRange>& open = {});
 
 struct ExportSummary {
   int64_t opset = 0;

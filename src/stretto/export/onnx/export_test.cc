@@ -15,7 +15,8 @@ namespace stretto::onnx {
 namespace {
 
 ir::Graph read_again(const ExportedModel& model) {
-  return import_onnx_bytes(std::as_bytes(std::span(model.bytes)), "graph.onnx").graph;
+  const std::string bytes = model.bytes.joined();
+  return import_onnx_bytes(std::as_bytes(std::span(bytes)), "graph.onnx").graph;
 }
 
 // Written and read, the graph has the same text, whose names and attributes say everything.
@@ -92,7 +93,7 @@ TEST(ExportOnnx, OutputsThatOnlyOnnxWantsHaveNames) {
                    "first");
     graph.outputs = {top};
     ir::infer(graph);
-    const std::string text = export_graph(graph, "").bytes;
+    const std::string text = export_graph(graph, "").bytes.joined();
     EXPECT_NE(text.find(values ? "0.1.unread" : "0.0.unread_"), text.npos);
   }
 }

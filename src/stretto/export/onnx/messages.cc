@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
 #include <protozero/pbf_writer.hpp>
+#include <protozero/varint.hpp>
 
 #include "stretto/import/onnx/schema.h"
 #include "stretto/import/onnx/tensor.h"
@@ -91,6 +93,19 @@ std::string tensor_message(std::string_view name, const Tensor& tensor) {
     std::string packed;
     add_text(w, tensor_field::kRawData, raw_bytes(tensor, packed));
   });
+}
+
+std::string tensor_message_before(std::string_view name, const Tensor& tensor, size_t raw_bytes) {
+  return message([&](auto& w) { add_tensor_head(w, name, tensor); }) +
+         part_head(tensor_field::kRawData, raw_bytes);
+}
+
+std::string part_head(uint32_t field, size_t bytes) {
+  constexpr uint32_t kLengthDelimited = 2;
+  std::string head;
+  protozero::write_varint(std::back_inserter(head), field << 3 | kLengthDelimited);
+  protozero::write_varint(std::back_inserter(head), bytes);
+  return head;
 }
 
 std::string external_tensor_message(std::string_view name, const Tensor& tensor,

@@ -23,6 +23,10 @@ struct ExternalPlace {
 std::string_view raw_bytes(const Tensor& tensor, std::string& packed);
 
 std::string tensor_message(std::string_view name, const Tensor& tensor);
+// All of a tensor's message but for the raw bytes, so many, that end it.
+std::string tensor_message_before(std::string_view name, const Tensor& tensor, size_t raw_bytes);
+// What stands before a part of so many bytes: a message in a message, or raw bytes.
+std::string part_head(uint32_t field, size_t bytes);
 std::string external_tensor_message(std::string_view name, const Tensor& tensor,
                                     const ExternalPlace& place);
 std::string attribute_message(const std::string& name, const ir::Attribute& value);
