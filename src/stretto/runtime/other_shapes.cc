@@ -121,9 +121,15 @@ Model with_open_graph(const Model& model, const ir::Graph& graph, std::vector<Op
   const auto bytes = std::make_shared<const std::string>(onnx::export_whole(graph, open).joined());
   std::shared_ptr<onnx::Reader> reader = onnx::Reader::of_memory(
       std::as_bytes(std::span(bytes->data(), bytes->size())), bytes, first.name + ".onnx");
+  ShapeSource source = onnx_source(reader);
+  source.import = [read = std::move(source.import)](const std::map<std::string, Shape>& at) {
+    ImportedModel read_again = read(at);
+    read_again.borrows = true;  // and so takes the weights that the other programs have
+    return read_again;
+  };
   auto state = std::make_shared<Model::State>(first);
   state->by_shape = std::make_shared<ProgramsByShape>(
-      std::move(inputs), onnx_source(reader), first.by_shape ? first.by_shape->lengths() : "",
+      std::move(inputs), std::move(source), first.by_shape ? first.by_shape->lengths() : "",
       first.siblings);
   std::vector<Shape> shapes;
   for (const TensorSpec& spec : first.program->inputs) shapes.push_back(spec.shape);
