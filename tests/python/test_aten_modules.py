@@ -220,6 +220,24 @@ def test_training_mode_is_refused():
   assert "Sequential.1 (Dropout) is in training mode; call module.eval()" in text
 
 
+def test_a_module_that_converts_its_parts_when_it_runs():
+  class Router(nn.Module):
+    def __init__(self):
+      super().__init__()
+      self.classifier = nn.Linear(4, 3)
+
+    def forward(self, x):
+      self.classifier = self.classifier.to(x.dtype)
+      return self.classifier.float()(x).softmax(-1)
+
+  module, x = randomised(Router()), torch.randn(2, 4)
+  assert_close(optimized(module, x)(x), module(x))
+  apply = nn.Module._apply
+  with pytest.raises(stretto.UnsupportedError, match="swap Linear.weight"):
+    optimized(module, x.bfloat16())
+  assert nn.Module._apply is apply
+
+
 def test_torchscript_is_refused_by_name():
   script = torch.jit.script(nn.Linear(4, 4).eval())
   for module, name in ((script, "RecursiveScriptModule"),
@@ -248,7 +266,8 @@ class Branching(nn.Module):
 
 def test_modules_that_cannot_be_traced():
   kind, text = refused(Branching().eval(), torch.zeros(3))
-  assert kind is stretto.UnsupportedError and "Branching: torch.export cannot trace" in text
+  assert kind is stretto.UnsupportedError and "Branching: the module decides by the values" in text
+  assert 'torch.compile(module, backend="stretto")' in text
 
 
 class Masked(nn.Module):

@@ -12,12 +12,14 @@ from typing import Any
 import torch
 from torch._higher_order_ops import effects
 from torch.export import ExportedProgram
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from stretto._errors import InvalidArgumentError, UnsupportedError
 from stretto.aten._assigned import copied_assignments, refuse_plain_state
 from stretto.aten._causal import unasked
 from stretto.aten._checks import erase_checks
 from stretto.aten._control import inline_control_flow
+from stretto.aten._conversions import idle_conversions
 from stretto.aten._decompositions import DECOMPOSITIONS
 from stretto.aten._state import shared, tensors_of
 from stretto.aten._table import KEPT
@@ -29,13 +31,18 @@ def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, 
            name: str, dynamic_shapes: Any = None) -> ExportedProgram:
   """Traces the module with these arguments, whose shapes the result keeps but for dynamic ones."""
   _check_module(module, name)
-  with (torch.no_grad(), _quiet(), unasked(),
+  with (torch.no_grad(), _quiet(), unasked(), idle_conversions(),
         copied_assignments(module, name) as assigned):
     try:
       program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=dynamic_shapes,
                                     strict=False)
     except UnsupportedError:
       raise
+    except GuardOnDataDependentSymNode as error:
+      raise UnsupportedError(f"{name}: the module decides by the values of tensors, which "
+                             "torch.export cannot trace; torch.compile(module, "
+                             'backend="stretto") runs that part in PyTorch and optimises the rest. '
+                             f"torch.export says: {error}") from error
     except Exception as error:
       raise UnsupportedError(f"{name}: torch.export cannot trace the module with these inputs: "
                              f"{error}") from error
