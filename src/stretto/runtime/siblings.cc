@@ -34,13 +34,15 @@ void Siblings::settle() {
 }
 
 void own_borrowed(ir::Graph& graph, ir::Graph& original) {
-  std::map<const std::byte*, const std::byte*> borrowed;  // beginnings and ends
+  std::map<const std::byte*, const std::byte*> borrowed;  // beginnings, and the last end so far
   for (const ir::Value& value : original.values) {
     if (!value.is_constant()) continue;
     const auto* begin = static_cast<const std::byte*>(value.constant.data());
     const auto at = borrowed.try_emplace(begin, begin).first;
     at->second = std::max(at->second, begin + value.constant.bytes());
   }
+  const std::byte* last = nullptr;
+  for (auto& [begin, end] : borrowed) last = end = std::max(end, last);
   std::map<std::string, Tensor> copies;
   for (ir::Value& value : graph.values) {
     if (!value.is_constant()) continue;
