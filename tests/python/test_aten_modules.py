@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import aten_modules  # noqa: E402
+from stretto.aten import _conversions  # noqa: E402
 from torch import nn  # noqa: E402
 
 import stretto  # noqa: E402
@@ -235,6 +236,13 @@ def test_a_module_that_converts_its_parts_when_it_runs():
   apply = nn.Module._apply
   with pytest.raises(stretto.UnsupportedError, match="swap Linear.weight"):
     optimized(module, x.bfloat16())
+  assert nn.Module._apply is apply
+  one, other = _conversions.idle_conversions(), _conversions.idle_conversions()
+  one.__enter__()
+  other.__enter__()  # of another thread, which goes on longer
+  one.__exit__(None, None, None)
+  assert nn.Module._apply is not apply
+  other.__exit__(None, None, None)
   assert nn.Module._apply is apply
 
 

@@ -1,4 +1,4 @@
-"""Operators that compute nothing: what PyTorch assumed is checked, and what a module asks for."""
+"""Operators that only check: what PyTorch assumed, and what a module asks for."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def is_check(node: Node) -> bool:
 
 
 def erase_checks(graph: Graph) -> None:
-  """Without the checks and what is computed for them alone. A number that `assert` reads from a
-  tensor would otherwise count as a size that only a run tells."""
+  """Takes out the checks and what is computed for them alone. A number that one reads from a tensor
+  would otherwise count as a size that only a run tells."""
   unused: list[Node] = []
   erased: set[Node] = set()
   for node in reversed(list(graph.nodes)):

@@ -271,14 +271,10 @@ void save_artefact(const Model::State& model, const std::string& path) {
   }
   description["blobs"] = std::move(blobs);
   // Sections begin on pages, so that the mapped weights are aligned for any vector.
-  Pieces texts[2];
-  texts[0].add(description.dump());
-  texts[1].add(model.report_json);
-  write_file(
-      path,
-      arrange_artefact(
-          {.description = texts[0], .constants = constants, .packed = packed, .report = texts[1]})
-          .views());
+  Pieces description_text, report;
+  description_text.add(description.dump());
+  report.add(model.report_json);
+  write_file(path, arrange_artefact({description_text, constants, packed, report}).views());
 }
 
 ArtefactContent read_artefact(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,

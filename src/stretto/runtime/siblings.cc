@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cstring>
+#include <algorithm>
+#include <iterator>
 
 #include "stretto/base/clock.h"
 #include "stretto/base/log.h"
@@ -18,12 +19,6 @@ namespace {
 // How many times as fast as the best of the others a kernel must be whose weights are not packed.
 // Late: no kernel is, so that weights are packed only where no kernel could run without.
 constexpr double kWorthPacking = 2, kWorthPackingLate = 1e6;
-
-Tensor own_copy(const Tensor& from) {
-  Tensor copy(from.dtype(), from.shape());
-  if (from.bytes() > 0) std::memcpy(copy.mutable_data(), from.data(), from.bytes());
-  return copy;
-}
 
 }  // namespace
 
@@ -51,7 +46,7 @@ void own_borrowed(ir::Graph& graph, ir::Graph& original) {
     const auto after = borrowed.upper_bound(begin);
     if (after == borrowed.begin() || begin >= std::prev(after)->second) continue;
     Tensor& copy = copies[identity(from)];
-    if (!copy.defined()) copy = own_copy(from);
+    if (!copy.defined()) copy = from.converted(from.dtype());
     value.constant = copy.reshaped(from.shape());
   }
   for (ir::Value& value : original.values) {
@@ -66,7 +61,7 @@ void Siblings::own_constants(ir::Graph& graph) {
     if (!value.is_constant()) continue;
     const Tensor& from = value.constant;
     Tensor& copy = owned_[content_name(from)];
-    if (!copy.defined()) copy = own_copy(from);
+    if (!copy.defined()) copy = from.converted(from.dtype());
     value.constant = copy.reshaped(from.shape());
   }
 }
