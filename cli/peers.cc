@@ -205,8 +205,7 @@ void time_engine(Engine& engine, double seconds) {
   engine.process->wait_until_idle(kSettle_s);
 }
 
-// What is timed has the shapes of the inputs here, and takes tensors as peers do. A model with open
-// dimensions could not be saved if its weights lie in files of their own.
+// What is timed has the shapes of the inputs here, and takes tensors as peers do.
 Model with_fixed_shapes(const Model& model) {
   auto state = std::make_shared<Model::State>(model.state());
   if (!state->by_shape || state->by_shape->lengths().empty()) state->by_shape = nullptr;

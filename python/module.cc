@@ -28,7 +28,6 @@
 #include "stretto/base/interrupt.h"
 #include "stretto/base/machine_rates.h"
 #include "stretto/base/memory.h"
-#include "stretto/export/onnx/export.h"
 #include "stretto/report/report.h"
 #include "stretto/runtime/model_state.h"
 #include "stretto/runtime/optimize.h"
@@ -211,12 +210,9 @@ ModelSession* optimize_in_stages(GraphBuilder& graph, OptimizeOptions& options,
   options.interrupt = check_signals;
   std::map<std::string, ShapeRange> open;
   for (const auto& [name, shape] : shapes) open[name] = parse_shape_range(shape);
-  const ImportedModel imported = graph.take();
+  ImportedModel imported = graph.take();
   nb::gil_scoped_release released;
-  const InterruptScope interrupt(check_signals);
-  const std::string bytes = onnx::export_whole(imported.graph, open).joined();
-  return new ModelSession(optimize(std::as_bytes(std::span(bytes.data(), bytes.size())),
-                                   imported.graph.name, "", options));
+  return new ModelSession(runtime::optimize_in_stages(std::move(imported), open, options));
 }
 
 ModelSession* with_other_shapes(const ModelSession& session, GraphBuilder& graph) {
@@ -231,7 +227,7 @@ ModelSession* with_open_graph(
     const ModelSession& session, GraphBuilder& graph,
     const std::vector<std::pair<std::string, std::string>>& ranges,
     const std::vector<std::pair<std::vector<Shape>, std::vector<Shape>>>& trials) {
-  const ImportedModel imported = graph.take();
+  ImportedModel imported = graph.take();
   nb::gil_scoped_release released;
   const InterruptScope interrupt(check_signals);
   std::vector<runtime::OpenInput> inputs;
@@ -239,7 +235,7 @@ ModelSession* with_open_graph(
   std::vector<runtime::ShapeTrial> tried;
   for (const auto& [given, made] : trials) tried.push_back({given, made});
   return new ModelSession(
-      runtime::with_open_graph(session.model(), imported.graph, std::move(inputs), tried));
+      runtime::with_open_graph(session.model(), std::move(imported), std::move(inputs), tried));
 }
 
 Context* make_context(const ModelSession& session, int64_t batch, int64_t max_length,

@@ -42,11 +42,11 @@ print(json.dumps([(after - before) / weights for before, after in zip(steps, ste
 
 
 # Beside the module itself, in its weights. Optimising keeps them twice, transposed and packed. With
-# open dimensions the graph for all sizes is read again, to see that it is the same model.
-@pytest.mark.parametrize("how, most", [("fixed", (2.6, 0.3, 0.3)), ("open", (3.0, 2.5, 1.0))])
-def test_weights_are_not_copied_again(tmp_path, how, most):
+# open dimensions the graph for all sizes is read again, from the weights that are there.
+@pytest.mark.parametrize("how", ["fixed", "open"])
+def test_weights_are_not_copied_again(tmp_path, how):
   done = subprocess.run([sys.executable, "-c", SCRIPT, how, str(tmp_path)], capture_output=True,
                         text=True, timeout=240)
   assert done.returncode == 0, done.stderr
   grown = json.loads(done.stdout)
-  assert all(g < m for g, m in zip(grown, most, strict=True)), grown
+  assert all(g < most for g, most in zip(grown, (2.6, 0.3, 0.3), strict=True)), grown

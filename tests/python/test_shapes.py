@@ -217,13 +217,34 @@ def test_an_artefact_keeps_its_dimensions_open(tmp_path):
   assert_close(one(x), expected(onnx_model, x=x)[0])
 
 
-def test_external_data_and_open_dimensions_cannot_be_saved(tmp_path):
+def test_weights_in_other_files_are_saved_with_the_model(tmp_path):
   onnx.save(encoder(64), tmp_path / "m.onnx", save_as_external_data=True, location="w.bin",
             size_threshold=16)
-  model = stretto.optimize(tmp_path / "m.onnx", tuning="off")
-  assert model(np.zeros((2, 3, 64), np.float32)).shape == (2, 3, 5)
-  with pytest.raises(stretto.UnsupportedError, match="optimise it with fixed shapes to save it"):
-    model.save(tmp_path / "m.stretto")
+  model = stretto.optimize(tmp_path / "m.onnx", tuning="off", tuning_cache="none")
+  model.save(tmp_path / "m.stretto")
+  x = np.random.default_rng(0).standard_normal((2, 3, 64)).astype(np.float32)
+  want = model(x)
+  assert want.shape == (2, 3, 5)
+  (tmp_path / "w.bin").unlink()
+  stretto.load(tmp_path / "m.stretto").save(tmp_path / "again.stretto")
+  for name in ("m", "again"):
+    loaded = stretto.load(tmp_path / f"{name}.stretto", verify=True)
+    assert_close(loaded(x), want)
+    assert loaded(x[:1, :1]).shape == (1, 1, 5)
+
+
+def test_a_file_with_weights_that_is_gone_is_named(tmp_path):
+  onnx.save(encoder(64), tmp_path / "m.onnx", save_as_external_data=True, location="w.bin",
+            size_threshold=16)
+  other = onnx.load(tmp_path / "m.onnx", load_external_data=False)
+  unused = other.graph.initializer.add()
+  unused.CopyFrom(other.graph.initializer[0])
+  unused.name = "unused"
+  next(e for e in unused.external_data if e.key == "location").value = "gone.bin"
+  onnx.save(other, tmp_path / "m.onnx")
+  with pytest.raises(stretto.FormatError, match="gone.bin"):
+    stretto.optimize(tmp_path / "m.onnx", tuning="off", tuning_cache="none").save(
+        tmp_path / "m.stretto")
 
 
 def test_many_shapes_and_callers_at_once():

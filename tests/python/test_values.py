@@ -9,7 +9,7 @@ import stretto
 
 onnx = pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")
-from onnx import TensorProto, parser  # noqa: E402
+from onnx import TensorProto, numpy_helper, parser  # noqa: E402
 
 QUICK = {"tuning": "off", "tuning_cache": "none", "threads": 1}
 
@@ -226,13 +226,40 @@ def test_what_a_branch_lacks_is_named_when_it_is_taken():
     fast(x, np.array(True))
 
 
-def test_weights_in_files_of_their_own_are_refused_by_name(tmp_path):
-  proto = detector()
-  onnx.save(proto, tmp_path / "m.onnx", save_as_external_data=True, size_threshold=0)
+def test_weights_in_files_of_their_own_are_saved_with_the_model(tmp_path):
+  onnx.save(detector(), tmp_path / "m.onnx", save_as_external_data=True, size_threshold=0)
   fast = stretto.optimize(tmp_path / "m.onnx", **QUICK)
-  same(detector(), {"image": np.ones((1, 3, 32, 32), np.float32)}, fast)
-  with pytest.raises(stretto.UnsupportedError, match="files of their own"):
-    fast.save(tmp_path / "m.stretto")
+  fast.save(tmp_path / "m.stretto")
+  for file in tmp_path.glob("*"):
+    if file.suffix != ".stretto":
+      file.unlink()
+  stretto.load(tmp_path / "m.stretto").save(tmp_path / "again.stretto")
+  for name in ("m", "again"):
+    image = {"image": np.ones((1, 3, 32, 32), np.float32)}
+    same(detector(), image, stretto.load(tmp_path / f"{name}.stretto"))
+
+
+def test_so_are_those_of_branches_that_were_not_taken(tmp_path):
+  proto = parser.parse_model("""
+    <ir_version: 8, opset_import: ["" : 17]>
+    pick (float[2] x, bool c) => (float[2] y)
+    { y = If (c) <
+        then_branch = a () => (float[2] p) <float[2] w = {2, 3}> { p = Mul (x, w) },
+        else_branch = b () => (float[2] q)
+          { v = Constant <value = float[2] {4, 5}> () q = Mul (x, v) }> }""")
+  then, other = (attribute.g for attribute in proto.graph.node[0].attribute)
+  for tensor in then.initializer[0], other.node[0].attribute[0].t:  # what is raw can go to a file
+    tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name))
+  onnx.save(proto, tmp_path / "m.onnx", save_as_external_data=True, size_threshold=0,
+            location="w.bin", convert_attribute=True)
+  assert (tmp_path / "w.bin").stat().st_size >= 16
+  x = np.ones(2, np.float32)
+  fast = stretto.optimize(tmp_path / "m.onnx", **QUICK, inputs={"c": np.array(True)})
+  fast.save(tmp_path / "m.stretto")
+  (tmp_path / "w.bin").unlink()
+  loaded = stretto.load(tmp_path / "m.stretto")
+  assert loaded(x, np.array(True)).tolist() == [2, 3]
+  assert loaded(x, np.array(False)).tolist() == [4, 5]
 
 
 def test_an_output_that_lies_about_its_type_is_an_error():

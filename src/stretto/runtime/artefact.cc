@@ -1,6 +1,7 @@
 #include "stretto/runtime/artefact.h"
 
 #include <algorithm>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -14,6 +15,7 @@
 #include "stretto/runtime/artefact_file.h"
 #include "stretto/runtime/lengths.h"
 #include "stretto/runtime/memory_check.h"
+#include "stretto/runtime/stored_model.h"
 
 namespace stretto::runtime {
 namespace {
@@ -59,29 +61,50 @@ void check_nesting(std::string_view what, std::string_view text) {
   }
 }
 
+// Adds the model to the constants, and to `json` where it lies in them.
+void store_model(StoredModel model, json& json, Pieces& constants) {
+  const auto place = [&](auto& at, Pieces bytes) {
+    constants.align(kAlignment);
+    at["offset"] = constants.size();
+    at["bytes"] = bytes.size();
+    constants.add(std::move(bytes));
+  };
+  place(json, std::move(model.onnx));
+  for (onnx::ExternalData& data : model.data) {
+    auto& at = json["data"].emplace_back();
+    at = {{"location", data.location}, {"from", data.offset}};
+    place(at, std::move(data.bytes));
+  }
+}
+
+// The other way round; `owner` keeps the constants.
+std::unique_ptr<onnx::Reader> read_model(const json& json, const SectionView& constants,
+                                         std::shared_ptr<const void> owner,
+                                         const std::string& name) {
+  const auto part = [&](const auto& at, std::string_view what) {
+    const auto offset = at.at("offset").template get<uint64_t>();
+    const auto size = at.at("bytes").template get<uint64_t>();
+    const size_t limit = constants.bytes.size();
+    if (offset > limit || size > limit - offset) throw_invalid("{} outside", what);
+    return constants.bytes.subspan(offset, size);
+  };
+  std::vector<onnx::ExternalData> data;
+  if (json.contains("data")) {
+    for (const auto& at : json.at("data")) {
+      const auto bytes = part(at, "weights of the ONNX model lie");
+      data.push_back({.location = at.at("location").template get<std::string>(),
+                      .offset = at.at("from").template get<uint64_t>(),
+                      .bytes = {}});
+      data.back().bytes.add_view(bytes);
+    }
+  }
+  return onnx::Reader::of_memory(part(json, "the ONNX model lies"), std::move(owner), name,
+                                 std::move(data));
+}
+
 // A model with open dimensions is stored as it came, because its graph is another one for every
 // shape.
 json open_json(ProgramsByShape& by_shape, const Program& program, Pieces& constants) {
-  const ShapeSource& source = by_shape.source();
-  Pieces onnx;
-  if (source.write) {
-    onnx.add(source.write());
-  } else {
-    onnx.add_view(source.onnx);
-  }
-  if (onnx.size() == 0 && !by_shape.lengths().empty()) {
-    throw_unsupported(
-        "save: a model with lengths is stored as its ONNX file, and this one has none that could "
-        "be: {}; optimise it without lengths to save it",
-        source.why);
-  }
-  if (onnx.size() == 0) {
-    throw_unsupported(
-        "save: a model with open dimensions is stored as its ONNX file, and this one has none that "
-        "could be: {}; optimise it with fixed shapes to save it",
-        source.why);
-  }
-  constants.align(kAlignment);
   json inputs = json::array();
   for (size_t i = 0; i < by_shape.inputs().size(); ++i) {
     const OpenInput& input = by_shape.inputs()[i];
@@ -89,12 +112,9 @@ json open_json(ProgramsByShape& by_shape, const Program& program, Pieces& consta
                       {"range", shape_range_text(input.shape)},
                       {"first", program.inputs[i].shape}});
   }
-  json open{{"inputs", std::move(inputs)},
-            {"disabled", by_shape.siblings().making().disabled},
-            {"offset", constants.size()},
-            {"bytes", onnx.size()}};
+  json open{{"inputs", std::move(inputs)}, {"disabled", by_shape.siblings().making().disabled}};
   if (!by_shape.lengths().empty()) open["lengths"] = by_shape.lengths();
-  constants.add(std::move(onnx));
+  store_model(by_shape.source().stored(), open, constants);
   return open;
 }
 
@@ -130,13 +150,6 @@ std::vector<TensorSpec> read_face(const json& list) {
 
 // A model that runs in stages is stored as it came, too.
 json staged_json(const Model::State& model, Pieces& constants) {
-  const onnx::Reader& reader = *model.staged->source()->reader;
-  if (reader.has_external_data()) {
-    throw_unsupported(
-        "save: a model that runs in stages is stored as its ONNX file, and this one has none that "
-        "could be: its weights are in files of their own");
-  }
-  constants.align(kAlignment);
   json ranges = json::array();
   for (const StagedInput& input : model.staged->inputs()) {
     ranges.push_back(input.shape ? json(shape_range_text(*input.shape)) : json(nullptr));
@@ -144,21 +157,17 @@ json staged_json(const Model::State& model, Pieces& constants) {
   json staged{{"inputs", face_json(model.program->inputs)},
               {"outputs", face_json(model.program->outputs)},
               {"ranges", std::move(ranges)},
-              {"disabled", model.siblings->making().disabled},
-              {"offset", constants.size()},
-              {"bytes", reader.bytes().size()}};
-  constants.add_view(reader.bytes());
+              {"disabled", model.siblings->making().disabled}};
+  StagedSource& source = *model.staged->source();
+  const std::lock_guard lock(source.mutex);
+  store_model(stored_model(*source.reader), staged, constants);
   return staged;
 }
 
 void read_staged(const json& staged, const SectionView& constants,
                  std::shared_ptr<const void> owner, ArtefactContent& content) {
-  const auto offset = staged.at("offset").get<uint64_t>();
-  const auto size = staged.at("bytes").get<uint64_t>();
-  const size_t limit = constants.bytes.size();
-  if (offset > limit || size > limit - offset) throw_invalid("the ONNX model lies outside");
-  std::shared_ptr<onnx::Reader> reader = onnx::Reader::of_memory(
-      constants.bytes.subspan(offset, size), std::move(owner), content.name + ".onnx");
+  std::shared_ptr<onnx::Reader> reader =
+      read_model(staged, constants, std::move(owner), content.name + ".onnx");
   content.inputs = read_face(staged.at("inputs"));
   std::set<std::string> names;
   for (const TensorSpec& input : content.inputs) names.insert(input.name);
@@ -209,11 +218,8 @@ Preprocessing read_preprocess(const json& j) {
 // The other way round: the graph of the first shapes is made again.
 void read_open(const json& open, const SectionView& constants, std::shared_ptr<const void> owner,
                ArtefactContent& content) {
-  const auto offset = open.at("offset").get<uint64_t>(), size = open.at("bytes").get<uint64_t>();
-  const size_t limit = constants.bytes.size();
-  if (offset > limit || size > limit - offset) throw_invalid("the ONNX model lies outside");
-  std::shared_ptr<onnx::Reader> reader = onnx::Reader::of_memory(
-      constants.bytes.subspan(offset, size), std::move(owner), content.name + ".onnx");
+  std::shared_ptr<onnx::Reader> reader =
+      read_model(open, constants, std::move(owner), content.name + ".onnx");
   std::vector<OpenInput> inputs;
   std::vector<Shape> first;
   std::set<std::string> names;

@@ -15,6 +15,8 @@
 #include "stretto/runtime/artefact_file.h"
 #include "stretto/runtime/load_and_run.h"
 #include "stretto/runtime/measure_model.h"
+#include "stretto/runtime/optimize.h"
+#include "stretto/runtime/other_shapes.h"
 #include "stretto/runtime/testing.h"
 #include "stretto/tune/tuning_cache.h"
 
@@ -196,6 +198,48 @@ TEST(ArtefactLies, AboutPictures) {
   lie("input", 1, "no input 1");
   lie("input", -1, "input -1");
   check("imagenet(33)", "FormatError");
+}
+
+// An open model is read again from ONNX, whose weights lie beside it.
+TEST(ArtefactLies, AboutWeightsOfOpenModels) {
+  ImportedModel imported{.format = "onnx", .source = "open"};
+  imported.graph = ir::parse_text(R"(
+    graph open
+    input x: float32[2, 32]
+    constant w: float32[32, 32] = random(1)
+    y = MatMul(x, w)
+    output y
+  )");
+  const Model fixed = optimize_model(
+      imported, {.threads = 1, .tuning = "off", .verify = false, .profile = false}, true);
+  const ArtefactSections truth = sections_of(
+      with_open_graph(fixed, imported, {{"x", parse_shape_range("1..4x32")}}, {}), "open");
+  EXPECT_EQ(refusal(truth), "");
+  const auto check = [&](const char* key, const json& value, const std::string& said) {
+    ArtefactSections lie = truth;
+    json description = json::parse(lie.description);
+    json& data = description.at("open").at("data");
+    ASSERT_EQ(data.size(), 1u);
+    if (value.is_null()) {
+      data[0].erase(key);
+    } else {
+      data[0][key] = value;
+    }
+    lie.description = description.dump();
+    const std::string got = refusal(lie);
+    EXPECT_TRUE(got.starts_with("FormatError")) << key << ": " << got;
+    EXPECT_NE(got.find(said), std::string::npos) << key << ": " << got;
+  };
+  const json huge = ~uint64_t{0};
+  for (const json& outside : {json(int64_t{1} << 40), json(-64), huge}) {
+    check("offset", outside, "weights of the ONNX model lie outside");
+    check("bytes", outside, "weights of the ONNX model lie outside");
+  }
+  for (const json& from : {json(64), huge}) check("from", from, "4096 bytes at 0 of 'weights'");
+  check("bytes", 4095, "4096 bytes at 0 of 'weights'");
+  check("location", "elsewhere", "4096 bytes at 0 of 'weights'");
+  check("location", 7, "type must be string");
+  for (const char* key : {"location", "from", "offset", "bytes"}) check(key, nullptr, key);
 }
 
 TEST(ArtefactLies, FieldsThatAreMissing) {

@@ -31,6 +31,7 @@
 #include "stretto/runtime/optimize_staged.h"
 #include "stretto/runtime/other_shapes.h"
 #include "stretto/runtime/report.h"
+#include "stretto/runtime/stored_model.h"
 #include "stretto/runtime/tuning.h"
 #include "stretto/stretto.h"
 #include "stretto/tensor/compare.h"
@@ -455,6 +456,21 @@ Model runtime::optimize_model(ImportedModel imported, const OptimizeOptions& opt
     }
     return optimize_imported(std::move(imported), options, stages,
                              for_other_shapes ? std::make_shared<runtime::Siblings>() : nullptr);
+  });
+}
+
+Model runtime::optimize_in_stages(ImportedModel imported,
+                                  const std::map<std::string, ShapeRange>& open,
+                                  const OptimizeOptions& options) {
+  const InterruptScope interrupt(options.interrupt);
+  Stages stages(options);
+  const std::string name = imported.graph.name;
+  return naming(name, interrupt, [&] {
+    auto reader = stages("import", [&] {
+      runtime::Siblings().own(imported);
+      return runtime::read_again(imported.graph, open, name);
+    });
+    return optimize_onnx(std::move(reader), name, options, stages);
   });
 }
 

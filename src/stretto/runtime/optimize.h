@@ -1,8 +1,12 @@
 // The one door through which every format comes: stretto::optimize() without the reading of files.
 #pragma once
 
+#include <map>
+#include <string>
+
 #include "stretto/import/model.h"
 #include "stretto/stretto.h"
+#include "stretto/tensor/shape_range.h"
 
 namespace stretto::runtime {
 
@@ -10,5 +14,10 @@ namespace stretto::runtime {
 // `imported.source`. `for_other_shapes`: with_other_shapes() and with_open_graph() may follow.
 Model optimize_model(ImportedModel imported, const OptimizeOptions& options,
                      bool for_other_shapes = false);
+
+// The same of a graph whose sizes only a run tells: written as an ONNX model, whose weights are the
+// graph's, and made to run in stages. `open`: as for onnx::ExportOptions.
+Model optimize_in_stages(ImportedModel imported, const std::map<std::string, ShapeRange>& open,
+                         const OptimizeOptions& options);
 
 }  // namespace stretto::runtime

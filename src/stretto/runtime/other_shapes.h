@@ -26,10 +26,10 @@ struct ShapeTrial {
 };
 
 // The same model, for all shapes that `inputs` allow, which is what an artefact can hold: programs
-// for other shapes come from `graph`, as ONNX. Both kinds of model have been optimised
+// for other shapes come from `imported`, as ONNX. Both kinds of model have been optimised
 // `for_other_shapes`. Throws Unsupported where ONNX cannot say what the graph does or its weights
 // are others, or a trial fails or has other outputs.
-Model with_open_graph(const Model& model, const ir::Graph& graph, std::vector<OpenInput> inputs,
+Model with_open_graph(const Model& model, ImportedModel imported, std::vector<OpenInput> inputs,
                       const std::vector<ShapeTrial>& trials);
 
 }  // namespace stretto::runtime

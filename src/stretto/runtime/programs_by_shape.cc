@@ -14,11 +14,7 @@ bool has_shapes(const Program& program, std::span<const Shape> shapes, int64_t r
 
 ShapeSource onnx_source(std::shared_ptr<onnx::Reader> reader) {
   ShapeSource source;
-  source.onnx = reader->bytes();
-  if (reader->has_external_data()) {
-    source.onnx = {};
-    source.why = "its weights are in files of their own";
-  }
+  source.stored = [reader] { return stored_model(*reader); };
   source.import = [reader = std::move(reader)](const std::map<std::string, Shape>& shapes) {
     return reader->import({.shapes = shapes});
   };

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "stretto/base/pieces.h"
 #include "stretto/import/model.h"
 #include "stretto/import/onnx/import.h"
 #include "stretto/runtime/program.h"
 #include "stretto/runtime/siblings.h"
+#include "stretto/runtime/stored_model.h"
 #include "stretto/tensor/shape_range.h"
 
 namespace stretto::runtime {
@@ -28,11 +28,8 @@ struct OpenInput {
 struct ShapeSource {
   // The model with these shapes, by input name. Called by one thread at a time.
   std::function<ImportedModel(const std::map<std::string, Shape>&)> import;
-  // The ONNX model, for artefacts; empty: `write` makes it, or it cannot be stored in one, because
-  // of what `why` says.
-  std::span<const std::byte> onnx;
-  std::function<Pieces()> write;
-  std::string why;
+  // As artefacts hold it; views, as long as this object lives.
+  std::function<StoredModel()> stored;
 };
 
 // Of a model that `reader` keeps in memory.

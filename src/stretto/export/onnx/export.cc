@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <map>
 #include <protozero/pbf_writer.hpp>
 #include <set>
@@ -26,8 +25,6 @@ namespace {
 
 // Smaller tensors stay in the model: shapes and the like, which tools want to read there.
 constexpr int64_t kLeastExternalBytes = 1024;
-// Readers map the file, so large tensors begin at a page.
-constexpr int64_t kExternalAlignment = 4096;
 
 class Exporter {
  public:
@@ -150,7 +147,7 @@ class Exporter {
     }
     Pieces raw = raw_pieces(tensor);
     if (external_) {
-      result_.external.align(kExternalAlignment);
+      result_.external.align(options_.data_alignment);
       const ExternalPlace place{data_file_, static_cast<int64_t>(result_.external.size()),
                                 static_cast<int64_t>(raw.size())};
       result_.external.add(std::move(raw));
@@ -214,16 +211,6 @@ class Exporter {
 ExportedModel export_graph(const ir::Graph& graph, const std::string& data_file,
                            const ExportOptions& options) {
   return Exporter(graph, data_file, options).run();
-}
-
-Pieces export_whole(const ir::Graph& graph, const std::map<std::string, ShapeRange>& open) {
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  ExportedModel model = export_graph(graph, "", {.most_inline_bytes = kMost, .open = open});
-  if (model.external.size() > 0 || model.bytes.size() > static_cast<size_t>(kMost)) {
-    throw_unsupported("{}: an ONNX model in one piece ends at 2 GiB, and this one would be larger",
-                      graph.name);
-  }
-  return std::move(model.bytes);
 }
 
 ExportSummary write_onnx(const ir::Graph& graph, const std::string& path,

@@ -20,6 +20,8 @@ struct ExportOptions {
   // Weights of more bytes than this together go to a file beside the model: protobuf messages end
   // at 2 GiB.
   int64_t most_inline_bytes = int64_t{1} << 30;
+  // Where weights begin in that file: readers map it.
+  size_t data_alignment = 4096;
   // Inputs and outputs whose dimensions stay open, by name, of a graph that computes what depends
   // on their sizes. Where there are any, the model says nothing of the shapes of other outputs.
   std::map<std::string, ShapeRange> open;
@@ -39,9 +41,6 @@ struct ExportedModel {
 // operator that ONNX does not have.
 ExportedModel export_graph(const ir::Graph& graph, const std::string& data_file,
                            const ExportOptions& options = {});
-
-// The same without external data. Throws Unsupported, too, where that would be 2 GiB or more.
-Pieces export_whole(const ir::Graph& graph, const std::map<std::string, ShapeRange>& open = {});
 
 struct ExportSummary {
   int64_t opset = 0;

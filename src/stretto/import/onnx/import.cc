@@ -9,6 +9,7 @@
 #include "stretto/base/file.h"
 #include "stretto/import/onnx/builder.h"
 #include "stretto/import/onnx/consumer_sizes.h"
+#include "stretto/import/onnx/external_data.h"
 #include "stretto/import/onnx/inputs.h"
 #include "stretto/import/onnx/pieces.h"
 #include "stretto/ir/not_straight.h"
@@ -152,18 +153,20 @@ std::set<std::string> names_of(const std::map<std::string, Shape>& shapes) {
 
 struct Reader::State {
   State(std::string name, std::string_view bytes, const std::string& folder,
-        std::shared_ptr<const void> owner)
+        std::shared_ptr<const void> owner, std::vector<ExternalData> data = {})
       : owned(owner != nullptr),
         folder(folder),
         source{std::move(name), bytes},
         wire(read_model(source)),
-        tensors(source, folder, std::move(owner)),
+        external(std::move(data)),
+        tensors(source, folder, std::move(owner), external),
         inputs(declared_inputs(source, *wire.graph, tensors)) {}
 
   const bool owned;  // the bytes live as long as this object
   const std::string folder;
   const Source source;
   WireModel wire;
+  const std::vector<ExternalData> external;  // that came with the bytes
   TensorReader tensors;
   std::string path;  // of a file
   std::vector<DeclaredInput> inputs;
@@ -202,16 +205,24 @@ std::unique_ptr<Reader> Reader::of_bytes(std::span<const std::byte> bytes, const
 
 std::unique_ptr<Reader> Reader::of_memory(std::span<const std::byte> bytes,
                                           std::shared_ptr<const void> owner,
-                                          const std::string& name) {
-  return std::unique_ptr<Reader>(
-      new Reader(std::make_unique<State>(name, view_of(bytes), "", std::move(owner))));
+                                          const std::string& name, std::vector<ExternalData> data) {
+  return std::unique_ptr<Reader>(new Reader(
+      std::make_unique<State>(name, view_of(bytes), "", std::move(owner), std::move(data))));
 }
 
 std::span<const std::byte> Reader::bytes() const {
   return std::as_bytes(std::span(state_->source.bytes));
 }
 
-bool Reader::has_external_data() const { return !state_->tensors.external_files().empty(); }
+std::vector<ExternalData> Reader::external_data() {
+  State& s = *state_;
+  std::vector<ExternalData> all;
+  for (const ExternalData& given : s.external) {
+    all.push_back({.location = given.location, .offset = given.offset, .bytes = {}});
+    all.back().bytes.add_views(given.bytes);
+  }
+  return s.external.empty() ? read_external_data(s.source, s.wire, s.tensors) : std::move(all);
+}
 
 void Reader::feed(const std::set<std::string>& names) {
   State& s = *state_;

@@ -16,9 +16,17 @@
 #include <string>
 #include <vector>
 
+#include "stretto/base/pieces.h"
 #include "stretto/import/model.h"
 
 namespace stretto::onnx {
+
+// What stands in a file with weights from byte `offset` on.
+struct ExternalData {
+  std::string location;  // as the model names the file
+  uint64_t offset = 0;
+  Pieces bytes;  // each tensor in one of them
+};
 
 struct ImportOptions {
   // Shapes of inputs whose file leaves dimensions open, by input name. They must agree with the
@@ -54,10 +62,12 @@ class Reader {
   // `bytes` are copied when a dimension is open, and needed during this call only.
   static std::unique_ptr<Reader> of_bytes(std::span<const std::byte> bytes, const std::string& name,
                                           const std::string& folder);
-  // Of bytes that `owner` keeps alive; nothing is copied.
+  // Of bytes that `owner` keeps alive, those of `data` included; nothing is copied, and no file is
+  // looked for.
   static std::unique_ptr<Reader> of_memory(std::span<const std::byte> bytes,
                                            std::shared_ptr<const void> owner,
-                                           const std::string& name);
+                                           const std::string& name,
+                                           std::vector<ExternalData> data = {});
   ~Reader();
 
   // Makes inputs of those graph inputs of these names that have an initialiser, which is otherwise
@@ -69,8 +79,10 @@ class Reader {
 
   const std::vector<DeclaredInput>& inputs() const;
   std::span<const std::byte> bytes() const;  // of the model, as long as this object lives
-  bool has_external_data() const;            // as far as import() has met any
-  bool open() const;                         // whether the file leaves any dimension open
+  // All that tensors of the model, those of its branches and functions included, have in other
+  // files: views, as long as this object lives. Throws FormatError where a file is not there.
+  std::vector<ExternalData> external_data();
+  bool open() const;  // whether the file leaves any dimension open
   // One caller at a time.
   ImportedModel import(const ImportOptions& options = {});
   // What import() says of the model apart from its graph, which stays empty.

@@ -178,8 +178,20 @@ DataType data_type(DType dtype) {
   return row->type;
 }
 
-Tensor TensorReader::read(std::string_view message) {
-  if (const auto at = known_.find(message.data()); at != known_.end()) return at->second;
+TensorReader::TensorReader(const Source& source, std::string folder,
+                           std::shared_ptr<const void> owner, std::span<const ExternalData> given)
+    : source_(source), folder_(std::move(folder)), owner_(std::move(owner)) {
+  for (const ExternalData& data : given) {
+    auto& places = given_[data.location];
+    uint64_t offset = data.offset;
+    for (std::string_view piece : data.bytes.views()) {
+      places.emplace(offset, piece);
+      offset += piece.size();
+    }
+  }
+}
+
+TensorReader::Parts TensorReader::parts_of(std::string_view message) {
   Parts parts{.message = message};
   int64_t type = 0;
   bool segment = false;
@@ -237,9 +249,28 @@ Tensor TensorReader::read(std::string_view message) {
     source_.fail(message.data(), "{}: {}", parts.what(), error.what());
   }
   parts.bytes = file_bytes(dtype, parts.count);
-  Tensor tensor = make(parts);
+  return parts;
+}
+
+Tensor TensorReader::read(std::string_view message) {
+  if (const auto at = known_.find(message.data()); at != known_.end()) return at->second;
+  Tensor tensor = make(parts_of(message));
   known_.emplace(message.data(), tensor);
   return tensor;
+}
+
+std::optional<TensorReader::ExternalPlace> TensorReader::external_place(std::string_view message) {
+  int64_t location = 0;
+  Fields fields(source_, message, "tensor");
+  while (fields.next()) {
+    if (fields.tag() == tensor_field::kDataLocation) {
+      location = fields.integer();
+    } else {
+      fields.skip();
+    }
+  }
+  if (location != kExternalLocation) return std::nullopt;
+  return find_external(parts_of(message));
 }
 
 AnyValue TensorReader::read_value(std::string_view message) {
@@ -273,7 +304,10 @@ AnyValue TensorReader::read_value(std::string_view message) {
 }
 
 Tensor TensorReader::make(const Parts& parts) {
-  if (parts.location == kExternalLocation) return from_external(parts);
+  if (parts.location == kExternalLocation) {
+    const ExternalPlace place = find_external(parts);
+    return from_raw(parts, place.bytes, place.file ? place.file : owner_);
+  }
   if (parts.raw && !(parts.raw->empty() && parts.count > 0)) {
     return from_raw(parts, *parts.raw, owner_);
   }
@@ -344,13 +378,13 @@ Tensor TensorReader::from_typed(const Parts& parts) {
   return tensor;
 }
 
-Tensor TensorReader::from_external(const Parts& parts) {
-  std::string_view location;
-  uint64_t offset = 0, length = parts.bytes;
+TensorReader::ExternalPlace TensorReader::find_external(const Parts& parts) {
+  ExternalPlace place;
+  uint64_t length = parts.bytes;
   for (const auto& [key, value] : parts.external) {
-    if (key == "location") location = value;
+    if (key == "location") place.location = value;
     if (key != "offset" && key != "length") continue;
-    uint64_t& number = key == "offset" ? offset : length;
+    uint64_t& number = key == "offset" ? place.offset : length;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (error != std::errc{} || end != value.data() + value.size()) {
       source_.fail(parts.message.data(), "{}: external {} is '{}', expected a number of bytes",
@@ -361,14 +395,39 @@ Tensor TensorReader::from_external(const Parts& parts) {
     source_.fail(parts.message.data(), "{}: {} {} needs {} bytes, its external data has {}",
                  parts.what(), parts.type->name, shape_text(parts.dims), parts.bytes, length);
   }
-  const auto file = open_external(parts, location);
-  const auto bytes = file->bytes();
-  if (offset > bytes.size() || length > bytes.size() - offset) {
-    throw FormatError(file->path(), static_cast<int64_t>(std::min<uint64_t>(offset, bytes.size())),
-                      fmt::format("{} of {} needs {} bytes at {}, the file has {}", parts.what(),
-                                  source_.name, length, offset, bytes.size()));
+  if (!given_.empty()) {
+    place.bytes = given_data(parts, place, length);
+    return place;
   }
-  return from_raw(parts, {reinterpret_cast<const char*>(bytes.data()) + offset, length}, file);
+  place.file = open_external(parts, place.location);
+  const auto bytes = place.file->bytes();
+  if (place.offset > bytes.size() || length > bytes.size() - place.offset) {
+    throw FormatError(place.file->path(),
+                      static_cast<int64_t>(std::min<uint64_t>(place.offset, bytes.size())),
+                      fmt::format("{} of {} needs {} bytes at {}, the file has {}", parts.what(),
+                                  source_.name, length, place.offset, bytes.size()));
+  }
+  place.bytes = {reinterpret_cast<const char*>(bytes.data()) + place.offset, length};
+  return place;
+}
+
+std::string_view TensorReader::given_data(const Parts& parts, const ExternalPlace& place,
+                                          uint64_t length) {
+  if (length == 0) return {};
+  const auto file = given_.find(place.location);
+  if (file != given_.end()) {
+    auto at = file->second.upper_bound(place.offset);
+    if (at != file->second.begin()) {
+      const auto& [offset, bytes] = *--at;
+      const uint64_t begin = place.offset - offset;
+      if (begin <= bytes.size() && length <= bytes.size() - begin) {
+        return bytes.substr(begin, length);
+      }
+    }
+  }
+  source_.fail(parts.message.data(),
+               "{}: {} bytes at {} of '{}' are not in the data that came with the model",
+               parts.what(), length, place.offset, place.location);
 }
 
 std::vector<std::string> TensorReader::external_files() const {

@@ -1,10 +1,7 @@
-// TensorProtos: every type and way to store it, external files, and sizes that do not fit.
+// TensorProtos: every type and way to store it, and sizes that do not fit.
 #include "stretto/import/onnx/tensor.h"
 
 #include <gtest/gtest.h>
-
-#include <filesystem>
-#include <fstream>
 
 #include "stretto/import/onnx/test_model.h"
 
@@ -153,81 +150,6 @@ TEST(OnnxTensor, RefusesTypesItLacks) {
   EXPECT_TRUE(contains(problem(tensor("w", DataType::kInt4, {1}, "")), "int4"));
   EXPECT_TRUE(contains(problem(tensor("w", static_cast<DataType>(99), {1}, "")),
                        "unknown element type 99"));
-}
-
-class ExternalData : public ::testing::Test {
- protected:
-  void SetUp() override {
-    folder_ =
-        std::filesystem::temp_directory_path() /
-        ("stretto_external_" + std::to_string(::testing::UnitTest::GetInstance()->random_seed()) +
-         "_" + ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_ / "model" / "sub");
-    write(folder_ / "model" / "sub" / "w.bin", raw<float>({9, 1, 2, 3}));
-    write(folder_ / "secret.bin", raw<float>({9, 1, 2, 3}));
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  static void write(const std::filesystem::path& path, const std::string& data) {
-    std::ofstream(path, std::ios::binary) << data;
-  }
-  std::string folder() const { return (folder_ / "model").string(); }
-
-  static std::string external(const std::string& location, const std::string& offset = "4",
-                              const std::string& length = "8") {
-    return message([&](auto& w) {
-      w.add_int64(tensor_field::kDims, 2);
-      w.add_int64(tensor_field::kDataType, static_cast<int64_t>(DataType::kFloat));
-      w.add_string(tensor_field::kName, "w");
-      w.add_int64(tensor_field::kDataLocation, kExternalLocation);
-      for (const auto& [key, value] : {std::pair<std::string, std::string>{"location", location},
-                                       {"offset", offset},
-                                       {"length", length}}) {
-        w.add_message(tensor_field::kExternalData, message([&, k = key, v = value](auto& e) {
-                        e.add_string(entry_field::kKey, k);
-                        e.add_string(entry_field::kValue, v);
-                      }));
-      }
-    });
-  }
-
-  std::filesystem::path folder_;
-};
-
-TEST_F(ExternalData, IsMapped) {
-  EXPECT_EQ(read(external("sub/w.bin"), folder()).as_doubles(), (std::vector<double>{1, 2}));
-  EXPECT_EQ(read(external("./sub/w.bin", "8"), folder()).as_doubles(), (std::vector<double>{2, 3}));
-}
-
-TEST_F(ExternalData, StaysInTheFolder) {
-  const std::string secret = (folder_ / "secret.bin").string();
-  for (const std::string& location :
-       {std::string("../secret.bin"), std::string("sub/../../secret.bin"), secret}) {
-    EXPECT_TRUE(contains(problem(external(location), folder()), "outside the model's folder"))
-        << location;
-  }
-  std::filesystem::create_symlink("../secret.bin", folder_ / "model" / "link.bin");
-  EXPECT_TRUE(contains(problem(external("link.bin"), folder()), "is a link to a file outside"));
-  std::filesystem::create_symlink("sub/w.bin", folder_ / "model" / "fine.bin");
-  EXPECT_EQ(read(external("fine.bin"), folder()).as_doubles()[0], 1);
-}
-
-TEST_F(ExternalData, IsChecked) {
-  EXPECT_TRUE(contains(problem(external("sub/none.bin"), folder()), "cannot be found"));
-  EXPECT_TRUE(contains(problem(external("sub"), folder()), "is no regular file"));
-  EXPECT_TRUE(contains(problem(external(""), folder()), "names no file"));
-  EXPECT_TRUE(
-      contains(problem(external(std::string("sub/w.bin\0x", 11)), folder()), "no text in UTF-8"));
-  EXPECT_TRUE(contains(problem(external("sub/w.bin", "12"), folder()),
-                       "needs 8 bytes at 12, the file has 16"));
-  EXPECT_TRUE(contains(problem(external("sub/w.bin", "18446744073709551615"), folder()),
-                       "the file has 16"));
-  EXPECT_TRUE(
-      contains(problem(external("sub/w.bin", "-4"), folder()), "expected a number of bytes"));
-  EXPECT_TRUE(
-      contains(problem(external("sub/w.bin", "4", "4"), folder()), "its external data has 4"));
-  EXPECT_TRUE(contains(problem(external("sub/w.bin")), "without a folder"));
 }
 
 }  // namespace
