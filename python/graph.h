@@ -34,7 +34,7 @@ class GraphBuilder {
                                 const nanobind::dict& attributes, int outputs,
                                 const std::string& name);
   // A node whose sizes only a run tells, with sizes that are assumed until then. Such a graph is
-  // for write_onnx() and optimize_in_stages() only.
+  // for write_onnx() and optimize_open_graph() only.
   std::vector<ir::ValueId> assumed_node(const std::string& op,
                                         const std::vector<std::optional<ir::ValueId>>& inputs,
                                         const nanobind::dict& attributes,

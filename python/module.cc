@@ -201,10 +201,10 @@ ModelSession* optimize_graph(GraphBuilder& graph, OptimizeOptions& options,
   return new ModelSession(runtime::optimize_model(std::move(imported), options, for_other_shapes));
 }
 
-// The graph as an ONNX model, whose sizes that only a run tells become known in stages.
-ModelSession* optimize_in_stages(GraphBuilder& graph, OptimizeOptions& options,
-                                 const std::map<std::string, Array>& inputs, const Tell& tell,
-                                 const std::map<std::string, std::string>& shapes) {
+// The graph as an ONNX model of all sizes; those that only a run tells become known in stages.
+ModelSession* optimize_open_graph(GraphBuilder& graph, OptimizeOptions& options,
+                                  const std::map<std::string, Array>& inputs, const Tell& tell,
+                                  const std::map<std::string, std::string>& shapes) {
   options.inputs = tensors(inputs);
   options.progress = progress(tell);
   options.interrupt = check_signals;
@@ -212,7 +212,7 @@ ModelSession* optimize_in_stages(GraphBuilder& graph, OptimizeOptions& options,
   for (const auto& [name, shape] : shapes) open[name] = parse_shape_range(shape);
   ImportedModel imported = graph.take();
   nb::gil_scoped_release released;
-  return new ModelSession(runtime::optimize_in_stages(std::move(imported), open, options));
+  return new ModelSession(runtime::optimize_open_graph(std::move(imported), open, options));
 }
 
 ModelSession* with_other_shapes(const ModelSession& session, GraphBuilder& graph) {
@@ -417,7 +417,7 @@ NB_MODULE(_stretto, m) {
         "options"_a, "inputs"_a, "progress"_a.none());
   python::bind_graph(m);
   python::bind_operators(m);
-  m.def("optimize_in_stages", &python::optimize_in_stages, "graph"_a, "options"_a, "inputs"_a,
+  m.def("optimize_open_graph", &python::optimize_open_graph, "graph"_a, "options"_a, "inputs"_a,
         "progress"_a.none(), "shapes"_a);
   m.def("optimize_graph", &python::optimize_graph, "graph"_a, "options"_a, "inputs"_a,
         "progress"_a.none(), "for_other_shapes"_a = false);

@@ -267,7 +267,7 @@ def _model_of(model: Any) -> Model:
     return load(path) if path.endswith(".stretto") else optimize(path)
   torch = sys.modules.get("torch")
   if torch is not None and isinstance(model, torch.nn.Module):
-    from stretto._decoder_export import decoder_model
+    from stretto._decoder_module import decoder_model
 
     return decoder_model(model)
   raise InvalidArgumentError(

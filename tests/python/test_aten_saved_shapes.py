@@ -416,3 +416,26 @@ def test_numbers_are_found_among_sizes():
   assert math.isnan(find([float("nan")] * 3, known))
   assert find([3, 5, 9], known) is None
   assert find([True, False, True], known) is None
+
+
+def test_a_size_that_is_the_sum_of_others(tmp_path):
+  class Masked(torch.nn.Module):
+    def forward(self, past, new, mask):
+      return torch.cat([past, new]) * mask[:, None], mask.sum()
+
+  module, open_ = Masked().eval(), Dim.DYNAMIC
+  model = stretto.optimize(
+    module, (torch.randn(5, 4), torch.randn(3, 4), torch.ones(8)),
+    dynamic_shapes=({0: Dim("past")}, {0: Dim("new")}, {0: open_}), **QUICK)
+  model.save(tmp_path / "m.stretto")
+  loaded = stretto.load(tmp_path / "m.stretto")
+  assert [spec.sizes for spec in loaded.inputs] == ["past:1..x4", "new:1..x4", "1.."]
+  for past, new in ((5, 3), (1, 1), (7, 40)):
+    given = torch.randn(past, 4), torch.randn(new, 4), torch.randn(past + new)
+    got = loaded.run({spec.name: x.numpy() for spec, x in zip(loaded.inputs, given)})
+    for value, same, want in zip(got.values(), model(*given), module(*given), strict=True):
+      close(value, want)
+      close(same, want)
+  with pytest.raises(stretto.InvalidArgumentError, match="input 7 has 7 elements, 8x1 has 8"):
+    loaded.run({"past": np.ones((5, 4), np.float32), "new": np.ones((3, 4), np.float32),
+                "mask": np.ones(7, np.float32)})

@@ -122,7 +122,7 @@ def test_a_program_without_a_graph_for_all_sizes_is_fixed(tmp_path, caplog):
   program = torch.export.export(Doubled().eval(), (x,), dynamic_shapes=({0: 2 * length},))
   stretto.convert(program, path)
   assert "dimensions are fixed to those of its inputs" in caplog.text
-  assert "computed from another one" in caplog.text
+  assert "computed from" in caplog.text
   assert dimensions(checked(path).graph.input[0]) == [6]
 
 

@@ -13,7 +13,7 @@ from stretto._errors import InternalError, InvalidArgumentError, UnsupportedErro
 from stretto.aten._model import array
 from stretto.aten._sizes import bind, expression_of, run_sizes, shape_texts, text
 from stretto.aten._staged import sizes_at_first
-from stretto.aten._template import make_template
+from stretto.aten._template import Template, make_template
 from stretto.aten._translate import translate_program
 from stretto.aten._variants import Variant, Variants
 
@@ -37,15 +37,14 @@ def open_graph(program: ExportedProgram, name: str, output_names: Sequence[str],
   try:
     template = make_template(program, name, output_names, sizes_at_first(program, shapes))
     if template.doubtful:
-      _compare(program, name, output_names, state, leaves)
-      # Comparing has used the graph up.
-      template = make_template(program, name, output_names, sizes_at_first(program, shapes))
+      _compare(program, name, output_names, state, leaves, template)
+    made = template.written()
   except (InternalError, InvalidArgumentError, UnsupportedError) as error:
     unknown = ", ".join(map(str, run_sizes(program)))
     advice = (f"some of its sizes depend on the values of tensors ({unknown}), so it needs a graph "
               "for all sizes" if unknown else "convert the module with fixed shapes")
     raise UnsupportedError(f"{error}; {advice}") from None
-  return template.graph, shape_texts(program, template.inputs), _outputs(program)
+  return made.graph, shape_texts(program, made.inputs), _outputs(program)
 
 
 def _outputs(program: ExportedProgram) -> list[str]:
@@ -63,7 +62,7 @@ def _outputs(program: ExportedProgram) -> list[str]:
 
 
 def _compare(program: ExportedProgram, name: str, output_names: Sequence[str],
-             state: Sequence[torch.Tensor], leaves: Sequence[Any]) -> None:
+             state: Sequence[torch.Tensor], leaves: Sequence[Any], template: Template) -> None:
   """Runs the graph for all sizes, and graphs for sizes at which PyTorch's program is another one.
 
   Raises:
@@ -79,4 +78,4 @@ def _compare(program: ExportedProgram, name: str, output_names: Sequence[str],
   session = _stretto.optimize_graph(made.graph, options, arrays, None, True)
   variants = Variants(program, name, output_names)
   variants.begin(Variant(session, made.inputs, made.outputs))
-  variants.open_session()
+  variants.open_session(template=template)

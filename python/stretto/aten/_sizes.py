@@ -43,13 +43,18 @@ def run_sizes(program: ExportedProgram) -> list[Any]:
                             for symbol in node.meta.get("unbacked_bindings") or {}))
 
 
-def text(program: ExportedProgram, sizes: Sequence[Size], dtype: torch.dtype | None = None) -> str:
+def text(program: ExportedProgram, sizes: Sequence[Size], dtype: torch.dtype | None = None,
+         computed: bool = True) -> str:
   """The sizes in the form that `stretto.optimize` takes as shapes: "batch:1..8x3x224x224". With an
-  element type, those of the engine's tensor: complex numbers have an axis of their parts."""
+  element type, those of the engine's tensor: complex numbers have an axis of their parts.
+  `computed`: also say how sizes are computed from others, which is for messages only."""
   words = []
   for size in sizes:
     if isinstance(size, int):
       words.append(str(size))
+      continue
+    if not computed and not size.is_Symbol:
+      words.append("1..")
       continue
     least, most = _range(program, size)
     words.append(f"{named(program, size)}:{least}..{'' if most is None else most}")
@@ -59,11 +64,12 @@ def text(program: ExportedProgram, sizes: Sequence[Size], dtype: torch.dtype | N
 
 
 def shape_texts(program: ExportedProgram, inputs: Sequence[Input]) -> dict[str, str]:
-  """What the inputs of a graph take, by name and in order, as text."""
+  """What the inputs of a graph take, by name and in order, as text. Sizes that are computed from
+  others have no name."""
   tensors = [spec for spec in inputs if spec.dtype is not None]
   sizes = iter(input_sizes(program))
   return {spec.name: text(program, spec.shape if spec.state is not None else next(sizes)[1],
-                          spec.dtype) for spec in tensors}
+                          spec.dtype, computed=False) for spec in tensors}
 
 
 def bind(program: ExportedProgram, shapes: Sequence[Sequence[int]]) -> dict[Any, int]:
@@ -86,9 +92,10 @@ def bind(program: ExportedProgram, shapes: Sequence[Sequence[int]]) -> dict[Any,
     for size, number in zip(sizes, shape):
       if not isinstance(size, int):
         values.update(_solved(size, int(number), values))
-      least, most = (size, size) if isinstance(size, int) else _range(program, size)
-      outside = number < least or (most is not None and number > most)
-      unknown = not isinstance(size, int) and size.free_symbols - values.keys()
+      symbols = set() if isinstance(size, int) else size.free_symbols
+      unknown = symbols - values.keys()
+      outside = any(not _inside(values[symbol], *_range(program, symbol))
+                    for symbol in symbols - unknown)
       if outside or unknown or _value(size, values) != number:
         raise InvalidArgumentError(
           f"input {name}: expected shape {text(program, sizes)}, got "
@@ -190,8 +197,20 @@ def _value(expression: Size, values: Mapping[Any, int]) -> Any:
   raise UnsupportedError(f"the size {expression} depends on the values of tensors")
 
 
+def _inside(size: int, least: int, most: int | None) -> bool:
+  return least <= size and (most is None or size <= most)
+
+
 def _range(program: ExportedProgram, size: Any) -> tuple[int, int | None]:
   """The least and the most size; no most is no limit."""
+  if not size.is_Symbol:  # computed, as a rule the more the larger
+    ends = {symbol: _range(program, symbol) for symbol in size.free_symbols}
+    least = _value(size, {symbol: end[0] for symbol, end in ends.items()})
+    limits = {symbol: end[1] for symbol, end in ends.items() if end[1] is not None}
+    if len(limits) < len(ends):
+      return int(least), None
+    most = _value(size, limits)
+    return int(min(least, most)), int(max(least, most))
   allowed = program.range_constraints.get(size)
   if allowed is None:
     return 1, None

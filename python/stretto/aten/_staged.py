@@ -45,19 +45,19 @@ def optimize_staged(program: ExportedProgram, name: str, output_names: Sequence[
   """
   shapes = [leaf.shape for leaf in leaves if isinstance(leaf, torch.Tensor)]
   try:
-    template = make_template(program, name, output_names, sizes_at_first(program, shapes))
+    made = make_template(program, name, output_names, sizes_at_first(program, shapes)).written()
   except (InternalError, InvalidArgumentError, UnsupportedError) as error:
     raise UnsupportedError(f"{error}; some of its sizes depend on the values of tensors "
                            f"({', '.join(map(str, run_sizes(program)))}), so it needs a graph for "
                            "all sizes") from None
   held = state.tensors()
   inputs = [spec if spec.dtype is None else replace(spec, shape=tuple(leaf.shape))
-            for spec, leaf in zip(template.inputs, [*held, *leaves])]
+            for spec, leaf in zip(made.inputs, [*held, *leaves])]
   arrays = {spec.name: array(leaf) for spec, leaf in zip(inputs, [*held, *leaves])
             if spec.dtype is not None}
-  session = _stretto.optimize_in_stages(template.graph, options, arrays, tell,
+  session = _stretto.optimize_open_graph(made.graph, options, arrays, tell,
                                         shape_texts(program, inputs))
-  outputs = [replace(spec, shape=None) for spec in template.outputs]
+  outputs = [replace(spec, shape=None) for spec in made.outputs]
   return Variant(session, inputs, outputs)
 
 

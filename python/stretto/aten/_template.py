@@ -21,16 +21,14 @@ from sympy import Integer
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from stretto import _stretto
 from stretto._errors import Error, InternalError, InvalidArgumentError, UnsupportedError
 from stretto.aten._builder import engine_shape
 from stretto.aten._dimension_names import named
 from stretto.aten._expressions import Expression, Found, find, sizes_of
-from stretto.aten._signature import Input, Output
 from stretto.aten._sizes import at_sizes, expression_of, input_sizes, run_sizes, size_ranges
 from stretto.aten._state import changed_state
 from stretto.aten._template_builders import Call, Recorder, Writer
-from stretto.aten._translate import OpenSizes, translate_program
+from stretto.aten._translate import OpenSizes, Translation, translate_program
 
 # Graphs that have to agree on an expression, and how few may.
 _GRAPHS, _FEWEST = 5, 3
@@ -52,22 +50,22 @@ _Ranges = Mapping[Any, tuple[int, int | None]]
 
 @dataclass(frozen=True)
 class Template:
-  """The graph, finished, and shapes to try it with.
+  """How the graph is made, and what to try it with.
 
   Attributes:
-    graph: to be written as ONNX.
-    inputs: of the graph, with one of the shapes.
-    outputs: likewise.
     trials: shapes of the inputs, and of the outputs that they lead to.
     doubtful: sizes for which the program itself becomes a graph of another form, so that nothing
       but its results can be compared.
   """
 
-  graph: _stretto.GraphBuilder
-  inputs: list[Input]
-  outputs: list[Output]
   trials: list[tuple[list[tuple[int, ...]], list[tuple[int, ...]]]]
   doubtful: list[dict[Any, int]]
+  _written: Callable[[], Translation]
+
+  def written(self) -> Translation:
+    """The graph, finished, to be written as ONNX, with inputs and outputs of one of the shapes:
+    another one for every call, for whoever uses it up."""
+    return self._written()
 
 
 def make_template(program: ExportedProgram, name: str, output_names: Sequence[str],
@@ -83,11 +81,16 @@ def make_template(program: ExportedProgram, name: str, output_names: Sequence[st
   Raises:
     UnsupportedError: the program is another one for other sizes; the text says which part.
   """
+  symbols = {size: (input_name, axis) for input_name, sizes in reversed(input_sizes(program))
+             for axis, size in reversed(list(enumerate(sizes)))
+             if not isinstance(size, int) and size.is_Symbol}
   for input_name, sizes in input_sizes(program):
     for size in sizes:
-      if not isinstance(size, int) and not size.is_Symbol:
+      missing = () if isinstance(size, int) else size.free_symbols - symbols.keys()
+      if missing:
         raise UnsupportedError(f"{name}: dimension {named(program, size)} of input {input_name} is "
-                               "computed from another one")
+                               f"computed from {named(program, next(iter(missing)))}, which is no "
+                               "dimension of an input")
   nodes = _depending(program)
   weights = {tensor.untyped_storage().data_ptr()
              for tensor in (*program.state_dict.values(), *program.constants.values())
@@ -138,12 +141,9 @@ def make_template(program: ExportedProgram, name: str, output_names: Sequence[st
       tried = _small_enough(program, name, values, calls, ranges, recorded)
       if tried not in doubtful:
         doubtful.append(tried)
-  symbols = {size: (input_name, axis) for input_name, sizes in reversed(input_sizes(program))
-             for axis, size in reversed(list(enumerate(sizes))) if not isinstance(size, int)}
-  made = translate_program(program, name, output_names, chosen[0][0],
-                           OpenSizes(nodes, partial(Writer, plan=plan, symbols=symbols)))
-  return Template(made.graph, made.inputs, made.outputs, [_trial(program, end) for end in ends],
-                  doubtful)
+  written = partial(translate_program, program, name, output_names, chosen[0][0],
+                    OpenSizes(nodes, partial(Writer, plan=plan, symbols=symbols)))
+  return Template([_trial(program, end) for end in ends], doubtful, written)
 
 
 def _depending(program: ExportedProgram) -> set[str]:

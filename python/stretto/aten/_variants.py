@@ -19,7 +19,7 @@ from stretto.aten._dimension_names import named
 from stretto.aten._signature import Input, Output
 from stretto.aten._sizes import bind, input_sizes, is_open, shape_texts, text
 from stretto.aten._state import changed_state
-from stretto.aten._template import make_template
+from stretto.aten._template import Template, make_template
 from stretto.aten._translate import translate_program
 
 # Programs that are kept: those used last.
@@ -84,12 +84,13 @@ class Variants:
       raise UnsupportedError(f"save: {error}") from None
     session.save(path)
 
-  def open_session(self, advice: str = "") -> _stretto.Session:
+  def open_session(self, advice: str = "", template: Template | None = None) -> _stretto.Session:
     """One graph for all shapes, compared with those that are made for single ones where PyTorch's
     program is another one for some sizes.
 
     Args:
       advice: for the end of messages.
+      template: what `make_template` returns for the program, where that is known already.
 
     Raises:
       UnsupportedError: there is none; the text says why.
@@ -98,12 +99,13 @@ class Variants:
     shapes = [spec.shape for spec in self._first.arguments if spec.dtype is not None]
     try:
       with self._lock:
-        template = make_template(self._program, self._name, self._output_names,
-                                 bind(self._program, shapes))
+        template = template or make_template(self._program, self._name, self._output_names,
+                                             bind(self._program, shapes))
+        graph = template.written().graph
     except (InternalError, InvalidArgumentError, UnsupportedError) as error:
       raise UnsupportedError(f"{error}{advice}") from None
     ranges = shape_texts(self._program, self._first.inputs)
-    session = self._first.session.with_open_graph(template.graph, list(ranges.items()),
+    session = self._first.session.with_open_graph(graph, list(ranges.items()),
                                                   template.trials)
     for values in template.doubtful:
       self._compare(session, values, advice)

@@ -459,9 +459,9 @@ Model runtime::optimize_model(ImportedModel imported, const OptimizeOptions& opt
   });
 }
 
-Model runtime::optimize_in_stages(ImportedModel imported,
-                                  const std::map<std::string, ShapeRange>& open,
-                                  const OptimizeOptions& options) {
+Model runtime::optimize_open_graph(ImportedModel imported,
+                                   const std::map<std::string, ShapeRange>& open,
+                                   const OptimizeOptions& options) {
   const InterruptScope interrupt(options.interrupt);
   Stages stages(options);
   const std::string name = imported.graph.name;

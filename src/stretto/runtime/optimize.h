@@ -15,9 +15,9 @@ namespace stretto::runtime {
 Model optimize_model(ImportedModel imported, const OptimizeOptions& options,
                      bool for_other_shapes = false);
 
-// The same of a graph whose sizes only a run tells: written as an ONNX model, whose weights are the
-// graph's, and made to run in stages. `open`: as for onnx::ExportOptions.
-Model optimize_in_stages(ImportedModel imported, const std::map<std::string, ShapeRange>& open,
-                         const OptimizeOptions& options);
+// The same of a graph for all of its sizes, those that only a run tells included: written as an
+// ONNX model, whose weights are the graph's. `open`: as for onnx::ExportOptions.
+Model optimize_open_graph(ImportedModel imported, const std::map<std::string, ShapeRange>& open,
+                          const OptimizeOptions& options);
 
 }  // namespace stretto::runtime

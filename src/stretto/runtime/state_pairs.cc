@@ -41,6 +41,19 @@ std::vector<std::string> names_of(const ir::Graph& graph, const std::vector<ir::
   return names;
 }
 
+// The one of this name, else one that differs by dots in place of underscores: PyTorch programs
+// have none in names of inputs.
+const std::string* find_alike(const std::vector<std::string>& names, const std::string& name) {
+  auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end()) {
+    const auto plain = [](char c) { return c == '.' ? '_' : c; };
+    found = std::find_if(names.begin(), names.end(), [&](const std::string& other) {
+      return std::ranges::equal(other, name, {}, plain, plain);
+    });
+  }
+  return found == names.end() ? nullptr : &*found;
+}
+
 // The node that makes `id`, seen through Identity; -1: none.
 int maker_of(const ir::Graph& graph, const ir::Links& links, ir::ValueId id) {
   int n = links.producer[static_cast<size_t>(id)];
@@ -75,8 +88,9 @@ std::map<std::string, std::string> find_pairs(const std::vector<std::string>& in
            at = at == 0 ? std::string::npos : input.rfind(from, at - 1)) {
         std::string output = input;
         output.replace(at, from.size(), to);
-        if (std::find(outputs.begin(), outputs.end(), output) == outputs.end()) continue;
-        pairs.emplace(input, output);
+        const std::string* found = find_alike(outputs, output);
+        if (found == nullptr) continue;
+        pairs.emplace(input, *found);
         break;
       }
     }
