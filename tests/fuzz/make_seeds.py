@@ -268,6 +268,28 @@ def networks():
          floats("g", 4), floats("b", 4)])
 
 
+def in_a_file(array, offset, name):
+    """A tensor whose values stand in the file "weights", which is nowhere."""
+    made = tensor(name, np.asarray(array, np.float32))
+    entries = {"location": "weights", "offset": offset, "length": len(made.raw_data)}
+    made.ClearField("raw_data")
+    made.data_location = TensorProto.EXTERNAL
+    for key, value in entries.items():
+        made.external_data.add(key=key, value=str(value))
+    return made
+
+
+def external():
+    ways = [helper.make_graph([node("Add", "p b", "s")], "a", [], [info("s", None)],
+                              [in_a_file(np.zeros(4), 64, "b")]),
+            helper.make_graph([node("Constant", "", "v", value=in_a_file(np.zeros(4), 80, "")),
+                               node("Mul", "p v", "t")], "b", [], [info("t", None)])]
+    save("external_data", [node("MatMul", "x w", "p"),
+                           node("If", "c", "y", then_branch=ways[0], else_branch=ways[1])],
+         [info("x", ["N", 4]), info("c", [], TensorProto.BOOL)], "y",
+         [in_a_file(np.zeros((4, 4)), 0, "w")])
+
+
 def compact(artefact):
     """Without the report and the space between pages. Checksums stay wrong: whoever reads seeds
     repairs them first."""
@@ -297,6 +319,7 @@ def artefact(model, name):
     with tempfile.TemporaryDirectory() as folder:
         source, made = pathlib.Path(folder) / f"{name}.onnx", pathlib.Path(folder) / "m.stretto"
         onnx.save(model, source)
+        (pathlib.Path(folder) / "weights").write_bytes(np.arange(24, dtype=np.float32).tobytes())
         command = ["stretto", "optimize", source, "-o", made, "--tuning", "off", "--threads", "1",
                    "--peers", "none", "--tuning-cache", "none"]
         done = subprocess.run(command, env={**os.environ, "STRETTO_ISA": "avx2"}, capture_output=True)
@@ -308,16 +331,16 @@ def artefacts():
     """Of models with open dimensions both kinds: with them, and with fixed ones."""
     ARTEFACTS.mkdir(exist_ok=True)
     for path in sorted(FOLDER.glob("*.onnx")):
-        model, was_open = closed(onnx.load(path))
+        model, was_open = closed(onnx.load(path, load_external_data=False))
         artefact(model, path.stem)
         if was_open:
-            artefact(onnx.load(path), f"{path.stem}_open")
+            artefact(onnx.load(path, load_external_data=False), f"{path.stem}_open")
 
 
 def main():
     FOLDER.mkdir(exist_ok=True)
     for family in (convolutions, attention, shapes, padding, old_forms, structure, values, learners,
-                   networks):
+                   networks, external):
         family()
     artefacts()
     for folder in (FOLDER, ARTEFACTS):

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "stretto/base/error.h"
 #include "stretto/import/onnx/import.h"
@@ -11,12 +14,12 @@
 
 namespace stretto::onnx {
 
-// Bytes are either a model, which survives its text form, or refused with an error that names the
-// file. Anything else throws InternalError. Returns whether it was a model.
-inline bool check_any_model(std::span<const std::byte> bytes) {
-  ImportedModel model;
+// What the error of `f` says; it has to be ours, and to name the file. Empty: there was none.
+// Anything else throws InternalError.
+template <typename F>
+std::string refusal_of(F&& f) {
   try {
-    model = import_onnx_bytes(bytes, "fuzz.onnx");
+    f();
   } catch (const InternalError&) {
     throw;
   } catch (const std::exception& error) {
@@ -27,8 +30,26 @@ inline bool check_any_model(std::span<const std::byte> bytes) {
     if (!ours) throw;
     STRETTO_CHECK(std::string(error.what()).starts_with("fuzz.onnx"), "the file is not named: {}",
                   error.what());
-    return false;
+    return error.what();
   }
+  return "";
+}
+
+// Bytes are either a model, which survives its text form, or refused. Returns whether it was a
+// model.
+inline bool check_any_model(std::span<const std::byte> bytes) {
+  ImportedModel model;
+  const std::string refusal = refusal_of([&] { model = import_onnx_bytes(bytes, "fuzz.onnx"); });
+  if (refusal.find("external data") != std::string::npos) {
+    // The model's own bytes as the weights of a file.
+    std::vector<ExternalData> data(1);
+    data[0].location = "weights";
+    data[0].bytes.add_view(bytes);
+    const auto nobody = std::make_shared<int>(0);
+    refusal_of([&] { Reader::of_memory(bytes, nobody, "fuzz.onnx", std::move(data))->import(); });
+  }
+  if (!refusal.empty()) return false;
+  refusal_of([&] { Reader::of_bytes(bytes, "fuzz.onnx", "")->external_data(); });
   const std::string text = ir::to_text(model.graph);
   STRETTO_CHECK(ir::to_text(ir::parse_text(text)) == text, "the text form changes:\n{}", text);
   return true;
