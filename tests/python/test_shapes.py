@@ -179,6 +179,28 @@ def test_a_guessed_size_that_does_not_fit_says_what_to_give():
   assert model.inputs[0].shape == (2, 77, 8)
 
 
+@pytest.mark.parametrize("by_mask", [False, True])
+def test_smaller_sizes_are_guessed_where_likely_ones_do_not_fit(by_mask):
+  """A table of 77 positions, with indices that depend on sizes or, in a run, on values."""
+  nodes = [helper.make_node("CumSum", ["ids", "axis"], ["positions"])] if by_mask else [
+    helper.make_node("Shape", ["ids"], ["shape"]),
+    helper.make_node("Gather", ["shape", "axis"], ["length"]),
+    helper.make_node("Range", ["zero", "length", "one"], ["positions"])]
+  nodes.append(helper.make_node("Gather", ["table", "positions"], ["y"]))
+  table = np.random.default_rng(0).standard_normal((77, 8)).astype(np.float32)
+  onnx_model = model_of(nodes, [value("ids", ["batch", "length"], onnx.TensorProto.INT64)],
+                        [value("y", [None] * (3 if by_mask else 2))],
+                        {"table": table, "axis": np.int64(1), "zero": np.int64(0),
+                         "one": np.int64(1)})
+  model = stretto.optimize(onnx_model, tuning="off", tuning_cache="none")
+  assert model.inputs[0].shape == (1, 64)
+  assert any(re.search(r"larger sizes were guessed first, and refused: .*77 is outside", note)
+             for note in model.notes), model.notes
+  ids = np.ones((1, 20), np.int64)
+  want = table[np.arange(1, 21)][None] if by_mask else table[:20]
+  assert np.array_equal(model(ids), want)
+
+
 def test_the_advice_names_the_input_whose_size_does_not_fit():
   """Of three guessed inputs only the second one meets a fixed size."""
   nodes = [helper.make_node("Relu", ["a"], ["p"]),
@@ -192,7 +214,7 @@ def test_the_advice_names_the_input_whose_size_does_not_fit():
   assert "input b takes" in str(error.value)
   assert "input a takes" not in str(error.value) and "input c takes" not in str(error.value)
   both = model_of([helper.make_node("MatMul", ["a", "b"], ["y"])],
-                  [value("c", ["batch", None, 8]), value("a", [None, "m"]), value("b", [4, "k"])],
+                  [value("c", ["batch", None, 8]), value("a", [None, "m"]), value("b", [5, "k"])],
                   [value("y", [None, None])], {})
   both.graph.node.append(helper.make_node("Neg", ["c"], ["r"]))
   both.graph.output.append(value("r", [None, None, 8]))

@@ -12,6 +12,7 @@
 
 #include "stretto/base/error.h"
 #include "stretto/ir/not_straight.h"
+#include "stretto/runtime/sample_inputs.h"
 
 namespace stretto::runtime {
 namespace {
@@ -88,11 +89,11 @@ class Sizes {
   std::map<std::string, int64_t> named_;
 };
 
-int64_t first_size(const ShapeRange& range, size_t axis) {
+int64_t first_size(const ShapeRange& range, size_t axis, int64_t most_guessed) {
   const Dimension& d = range[axis];
   if (d.most != Dimension::kAny) return d.most;
   const int64_t likely = axis == 0 ? 1 : range.size() == 4 ? 224 : 128;
-  return std::max(d.least, likely);
+  return std::max(d.least, std::min(likely, most_guessed));
 }
 
 int64_t other_size(const Dimension& d, int64_t first) {
@@ -145,16 +146,17 @@ bool takes_past(const Opening& opening) {
 
 // Sizes of these dimensions that fit each other: those of given arrays, else one new place, as in
 // most runs. Both lengths differ in `other`.
-void choose_lengths(const Opening& opening, const OptimizeOptions& options, Sizes& sizes,
-                    std::map<Length, int64_t>& first, std::map<Length, int64_t>& other) {
-  constexpr int64_t kLikelyPast = 128;
+void choose_lengths(const Opening& opening, const OptimizeOptions& options, int64_t most_guessed,
+                    Sizes& sizes, std::map<Length, int64_t>& first,
+                    std::map<Length, int64_t>& other) {
+  const int64_t likely_past = std::min<int64_t>(128, most_guessed);
   std::map<Length, Dimension> range;
   for (Length length : {Length::kPast, Length::kNew, Length::kTotal}) {
     for (const OpenInput& input : opening.inputs) {
       for (size_t axis = 0; axis < input.shape.size(); ++axis) {
         if (length_of(input, axis) != length) continue;
         const Dimension& d = range.try_emplace(length, input.shape[axis]).first->second;
-        const int64_t likely = length == Length::kPast ? kLikelyPast
+        const int64_t likely = length == Length::kPast ? likely_past
                                : length == Length::kNew
                                    ? 1
                                    : first[Length::kPast] + first[Length::kNew];
@@ -184,7 +186,7 @@ std::string blank_shape(const ShapeRange& range, std::string_view batch) {
   return text;
 }
 
-void choose_shapes(Opening& opening, const OptimizeOptions& options) {
+void choose_shapes(Opening& opening, const OptimizeOptions& options, int64_t most_guessed) {
   Sizes first, other, twice;
   // Given arrays decide before any guess.
   for (const OpenInput& input : opening.inputs) {
@@ -193,7 +195,9 @@ void choose_shapes(Opening& opening, const OptimizeOptions& options) {
     }
   }
   std::map<Length, int64_t> lengths, other_lengths;
-  if (takes_past(opening)) choose_lengths(opening, options, first, lengths, other_lengths);
+  if (takes_past(opening)) {
+    choose_lengths(opening, options, most_guessed, first, lengths, other_lengths);
+  }
   for (const OpenInput& input : opening.inputs) {
     Shape shape, changed, doubled;
     bool guessed = false;
@@ -202,7 +206,7 @@ void choose_shapes(Opening& opening, const OptimizeOptions& options) {
       const auto given = given_size(options, input, axis);
       const auto length = lengths.find(length_of(input, axis));
       const bool known = length != lengths.end();
-      const int64_t likely = known ? length->second : first_size(input.shape, axis);
+      const int64_t likely = known ? length->second : first_size(input.shape, axis, most_guessed);
       shape.push_back(first.of(d, given.value_or(likely)));
       const int64_t changed_size =
           known ? other_lengths.at(length->first) : other_size(d, shape.back());
@@ -320,7 +324,8 @@ std::optional<std::vector<Shape>> shapes_between(const Opening& opening, int i) 
 }
 
 std::optional<Opening> find_opening(const std::vector<onnx::DeclaredInput>& declared,
-                                    const std::string& source, const OptimizeOptions& options) {
+                                    const std::string& source, const OptimizeOptions& options,
+                                    int64_t most_guessed) {
   check_names(declared, source, options);
   Opening opening;
   for (const onnx::DeclaredInput& input : declared) {
@@ -346,7 +351,7 @@ std::optional<Opening> find_opening(const std::vector<onnx::DeclaredInput>& decl
     opening.inputs.push_back(std::move(open));
   }
   agree(opening.inputs, source);
-  choose_shapes(opening, options);
+  choose_shapes(opening, options, most_guessed);
   return opening;
 }
 
@@ -425,32 +430,68 @@ std::string shape_advice(onnx::Reader& reader, const Opening& opening, const std
 
 }  // namespace
 
-ImportedModel import_first(onnx::Reader& reader, const std::optional<Opening>& opening,
-                           const OptimizeOptions& options) {
-  onnx::ImportOptions with{.shapes = options.shapes};
-  if (!opening) return reader.import(with);
-  for (size_t i = 0; i < opening->inputs.size(); ++i) {
-    with.shapes[opening->inputs[i].name] = opening->first[i];
+namespace {
+
+onnx::ImportOptions with_first(const Opening& opening, onnx::ImportOptions with) {
+  for (size_t i = 0; i < opening.inputs.size(); ++i) {
+    with.shapes[opening.inputs[i].name] = opening.first[i];
   }
+  return with;
+}
+
+// Throws what reader.import() throws, with advice.
+ImportedModel import_at(onnx::Reader& reader, const Opening& opening, onnx::ImportOptions with) {
   try {
-    return reader.import(with);
+    return reader.import(with_first(opening, std::move(with)));
   } catch (const InvalidArgument& error) {
-    const std::string advice = shape_advice(reader, *opening, error.what());
+    const std::string advice = shape_advice(reader, opening, error.what());
     if (advice.empty()) throw;
-    throw InvalidArgument(fmt::format("{} ({})", error.what(), advice));
+    throw SampleRefused(fmt::format("{} ({})", error.what(), advice));
   } catch (const ir::NotStraight&) {
     throw;
   } catch (const Unsupported& error) {
-    const std::string advice = shape_advice(reader, *opening, error.what());
+    const std::string advice = shape_advice(reader, opening, error.what());
     if (advice.empty()) throw;
     throw Unsupported(fmt::format("{} ({})", error.what(), advice));
+  }
+}
+
+}  // namespace
+
+FirstImport import_first(onnx::Reader& reader, const std::vector<onnx::DeclaredInput>& declared,
+                         const std::string& source, const OptimizeOptions& options,
+                         const Guessing& guessing) {
+  const onnx::ImportOptions with{.shapes = options.shapes};
+  auto opening = find_opening(declared, source, options, guessing.most);
+  if (!opening) return {.opening = {}, .model = reader.import(with)};
+  const auto noted = [](ImportedModel model, std::string_view why) {
+    if (why.empty()) return model;
+    model.notes.push_back(fmt::format("larger sizes were guessed first, and refused: {}", why));
+    return model;
+  };
+  try {
+    ImportedModel model = import_at(reader, *opening, with);
+    return {.opening = std::move(opening), .model = noted(std::move(model), guessing.why)};
+  } catch (const SampleRefused& refused) {
+    if (opening->guesses.empty()) throw;
+    for (int64_t smaller : kSmallerGuesses) {
+      if (smaller >= guessing.most) continue;
+      opening = find_opening(declared, source, options, smaller);
+      try {
+        ImportedModel model = reader.import(with_first(*opening, with));
+        return {.opening = std::move(opening), .model = noted(std::move(model), refused.what())};
+      } catch (const InvalidArgument&) {
+        continue;
+      }
+    }
+    throw;
   }
 }
 
 ImportedModel import_to_look_at(const std::string& onnx_path, const OptimizeOptions& options) {
   const auto reader = onnx::Reader::of_file(onnx_path);
   feed_named(*reader, options);
-  return import_first(*reader, find_opening(reader->inputs(), onnx_path, options), options);
+  return import_first(*reader, reader->inputs(), onnx_path, options).model;
 }
 
 }  // namespace stretto::runtime

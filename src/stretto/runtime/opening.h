@@ -41,8 +41,14 @@ Opening with_fixed(Opening opening, const OpenPlaces& places);
 
 // Nothing when nobody says how many dimensions an input has. Throws InvalidArgument naming the
 // input where ranges contradict the file, a given array or each other.
+// Sizes that have to be guessed are at most `most_guessed`.
 std::optional<Opening> find_opening(const std::vector<onnx::DeclaredInput>& declared,
-                                    const std::string& source, const OptimizeOptions& options);
+                                    const std::string& source, const OptimizeOptions& options,
+                                    int64_t most_guessed = Dimension::kAny);
+
+// What is guessed where a model refuses likely sizes: it may have a table of 77 places. Not 1,
+// which suits many a model that takes one larger size only.
+inline constexpr int64_t kSmallerGuesses[] = {64, 16, 4};
 
 // Shapes between the least and the largest sizes, others for every `i`, evenly in their logarithms,
 // because kernels are chosen by orders of magnitude. A model need not take them. Nothing where a
@@ -55,9 +61,23 @@ std::string memory_advice(const Opening& opening);
 // Makes inputs of those with an initialiser for which the options have an array or a shape.
 void feed_named(onnx::Reader& reader, const OptimizeOptions& options);
 
-// The model with the shapes of `opening`; without one, with what `options` says.
-ImportedModel import_first(onnx::Reader& reader, const std::optional<Opening>& opening,
-                           const OptimizeOptions& options);
+struct FirstImport {
+  std::optional<Opening> opening;
+  ImportedModel model;
+};
+
+// Sizes that have to be guessed are at most `most`, because larger ones were refused with `why`.
+struct Guessing {
+  int64_t most = Dimension::kAny;
+  std::string why;
+};
+
+// The model with the first shapes of its opening; without one, with what `options` says. Guesses
+// that it refuses become smaller, which a note says. Throws SampleRefused with advice where it
+// takes none of them, and what find_opening() throws.
+FirstImport import_first(onnx::Reader& reader, const std::vector<onnx::DeclaredInput>& declared,
+                         const std::string& source, const OptimizeOptions& options,
+                         const Guessing& guessing = {});
 
 // What optimize() would import of this file.
 ImportedModel import_to_look_at(const std::string& onnx_path, const OptimizeOptions& options);

@@ -116,8 +116,22 @@ Model optimize_imported(ImportedModel imported, const OptimizeOptions& options, 
   Compiled& compiled = tuned.compiled;
   runtime::check_memory(compiled.program);
   const bool room = 4 * compiled.program.weight_bytes() < total_memory_bytes();
+  // Both its sizes and its values may be made up.
+  const auto on_samples = [&](const auto& f) {
+    try {
+      return f();
+    } catch (const InvalidArgument& error) {
+      const bool made_up = std::ranges::any_of(samples, &runtime::SampleInput::made_up);
+      const std::string_view what = error.what();
+      if (!made_up) throw;
+      if (what.starts_with(file)) throw runtime::SampleRefused(error.what());
+      throw runtime::SampleRefused(fmt::format(
+          "{}: {} (with inputs that were made up; give some that the model takes)", file, what));
+    }
+  };
   if (tuned.open(how) && room) {
-    stages("compare", [&] { runtime::compare_with_default(tuned, graph, how, inputs); });
+    stages("compare",
+           [&] { on_samples([&] { runtime::compare_with_default(tuned, graph, how, inputs); }); });
   }
 
   std::vector<std::string> assumed = imported.notes;
@@ -130,16 +144,21 @@ Model optimize_imported(ImportedModel imported, const OptimizeOptions& options, 
   json notes = assumed;
   std::optional<Verified> checked;
   if (options.verify) {
-    stages("verify", [&] { checked = verified(original, compiled.program, inputs, file, notes); });
+    stages("verify", [&] {
+      checked =
+          on_samples([&] { return verified(original, compiled.program, inputs, file, notes); });
+    });
     report["errors"] = runtime::errors_json(checked->errors, checked->bound);
   }
-  runtime::Samples kept = samples_of(*graph, compiled.program, samples, inputs, checked);
+  runtime::Samples kept =
+      on_samples([&] { return samples_of(*graph, compiled.program, samples, inputs, checked); });
 
   if (options.profile) {
     stages("profile", [&] {
       // With tuning="off" the caller is in a hurry, so the report is measured faster too.
       const double time_s = budget.seconds > 0 ? 1.0 : 0.5;
-      const runtime::ProgramTiming after = runtime::time_program(compiled.program, inputs, time_s);
+      const runtime::ProgramTiming after =
+          on_samples([&] { return runtime::time_program(compiled.program, inputs, time_s); });
       const Compiled unfused = compile_before(original, target, common.derived(), common.weights());
       const runtime::ProgramTiming before =
           runtime::time_program(unfused.program, inputs, 0.6 * time_s);
@@ -281,13 +300,17 @@ void make_range_ready(runtime::ProgramsByShape& by_shape, const runtime::Opening
   by_shape.siblings().settle();
 }
 
-Model optimize_straight(const std::shared_ptr<onnx::Reader>& reader,
-                        const std::vector<onnx::DeclaredInput>& declared, const std::string& file,
-                        const OptimizeOptions& options, Stages& stages) {
-  auto opening = runtime::find_opening(declared, file, options);
+// Throws SampleRefused where the model does not take what was guessed.
+Model optimize_guessed(const std::shared_ptr<onnx::Reader>& reader,
+                       const std::vector<onnx::DeclaredInput>& declared, const std::string& file,
+                       const OptimizeOptions& options, Stages& stages,
+                       const runtime::Guessing& guessing) {
+  std::optional<runtime::Opening> opening;
   std::shared_ptr<runtime::ProgramsByShape> by_shape;
   ImportedModel imported = stages("import", [&] {
-    ImportedModel first = runtime::import_first(*reader, opening, options);
+    runtime::FirstImport found = runtime::import_first(*reader, declared, file, options, guessing);
+    opening = std::move(found.opening);
+    ImportedModel first = std::move(found.model);
     if (!options.lengths.empty()) {
       runtime::find_mask(options.lengths, runtime::input_specs(first.graph));
       if (!opening) {
@@ -344,6 +367,28 @@ Model optimize_straight(const std::shared_ptr<onnx::Reader>& reader,
     make_range_ready(*by_shape, *opening, state->program->target);
   }
   return Model(std::move(state));
+}
+
+Model optimize_straight(const std::shared_ptr<onnx::Reader>& reader,
+                        const std::vector<onnx::DeclaredInput>& declared, const std::string& file,
+                        const OptimizeOptions& options, Stages& stages) {
+  const auto optimized = [&](const runtime::Guessing& guessing) {
+    return optimize_guessed(reader, declared, file, options, stages, guessing);
+  };
+  try {
+    return optimized({});
+  } catch (const runtime::SampleRefused& refused) {
+    const auto opening = runtime::find_opening(declared, file, options);
+    if (!opening || opening->guesses.empty()) throw;
+    for (int64_t smaller : runtime::kSmallerGuesses) {
+      try {
+        return optimized({.most = smaller, .why = refused.what()});
+      } catch (const runtime::SampleRefused&) {
+        continue;
+      }
+    }
+    throw;
+  }
 }
 
 // The model behind the steps of `options.preprocess`, and these before it. The tensor that they

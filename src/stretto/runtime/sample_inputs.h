@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "stretto/base/error.h"
 #include "stretto/ir/graph.h"
 
 namespace stretto::runtime {
@@ -14,6 +15,13 @@ struct SampleInput {
   Tensor tensor;
   bool made_up = false;
   bool rounded = false;  // given as float64, where the model takes float32
+};
+
+// Thrown where the model refuses inputs that were made up, or the sizes that were guessed for them:
+// it may take others.
+class SampleRefused : public InvalidArgument {
+ public:
+  using InvalidArgument::InvalidArgument;
 };
 
 constexpr uint64_t kSampleSeed = 20;
