@@ -57,6 +57,32 @@ def test_the_entry_point_names_the_backend():
   assert getattr(importlib.import_module(module), name) is _compile.backend
 
 
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_are_traced(layer, parts):
+  class Tagger(nn.Module):
+    def __init__(self):
+      super().__init__()
+      self.layer = layer(8, 12, 2, batch_first=True, bidirectional=True)
+      self.head = nn.Linear(24, 5)
+
+    def forward(self, x):
+      y, state = self.layer(x)
+      return self.head(y), state
+
+  torch._dynamo.utils.counters.clear()
+  module = Tagger().eval()
+  fast = compiled(module)
+  with torch.no_grad():
+    for length in (6, 9, 11):
+      x = torch.randn(2, length, 8)
+      got, expected = (torch.utils._pytree.tree_leaves(m(x)) for m in (fast, module))
+      for g, e in zip(got, expected, strict=True):
+        assert_close(g, e)
+  assert parts
+  # Of the first length and of any other; PyTorch unrolls what is no LSTM over its length.
+  assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == (2 if layer is nn.LSTM else 3)
+
+
 def test_a_whole_module_is_one_model(parts):
   module = aten_modules.ResidualBlock().eval()
   fast = compiled(module)

@@ -47,6 +47,9 @@ _OPTIONS = ("level", "accuracy", "threads", "tuning", "tuning_cache", "verify")
 _NOT_OURS = (CommError, MemoryError)
 
 leave_out_of_compiled()
+# PyTorch's own backend gains nothing from recurrent layers, so they are left out of programs unless
+# this is set; there is no such switch for one backend.
+torch._dynamo.config.allow_rnn = True
 
 
 def backend(program: GraphModule, example_inputs: Sequence[Any], *,
