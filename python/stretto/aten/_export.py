@@ -21,6 +21,7 @@ from stretto.aten._checks import erase_checks
 from stretto.aten._control import inline_control_flow
 from stretto.aten._conversions import idle_conversions
 from stretto.aten._decompositions import DECOMPOSITIONS
+from stretto.aten._recurrent_shapes import recurrent_as_wholes
 from stretto.aten._state import shared, tensors_of
 from stretto.aten._table import KEPT
 
@@ -31,7 +32,7 @@ def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, 
            name: str, dynamic_shapes: Any = None) -> ExportedProgram:
   """Traces the module with these arguments, whose shapes the result keeps but for dynamic ones."""
   _check_module(module, name)
-  with (torch.no_grad(), _quiet(), unasked(), idle_conversions(),
+  with (torch.no_grad(), _quiet(), unasked(), idle_conversions(), recurrent_as_wholes(),
         copied_assignments(module, name) as assigned):
     try:
       program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=dynamic_shapes,
@@ -77,7 +78,7 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
       table[operator] = function
   program = copy.copy(program)
   program.example_inputs = None  # without them PyTorch traces no checks of the arguments
-  with torch.no_grad(), _quiet(), _unchecked():
+  with torch.no_grad(), _quiet(), _unchecked(), recurrent_as_wholes():
     try:
       program = program.run_decompositions(table)
     except Exception as error:
