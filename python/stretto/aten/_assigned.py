@@ -82,7 +82,8 @@ def copied_assignments(module: torch.nn.Module, name: str) -> Iterator[Assigned]
       old.copy_(new)
       tensors[key] = old
 
-  had = [(part, set(vars(part))) for part in module.modules()]
+  had = [(part, set(vars(part)), {key: set(vars(part)[key]) for key in _HOOKS})
+         for part in module.modules()]
   handles = [module.register_forward_pre_hook(begin), module.register_forward_hook(end)]
   try:
     yield found
@@ -90,9 +91,12 @@ def copied_assignments(module: torch.nn.Module, name: str) -> Iterator[Assigned]
     module.__class__ = kind
     for handle in handles:
       handle.remove()
-    for part, keys in had:  # torch.export only takes back what was there before
+    for part, keys, hooks in had:  # torch.export only takes back what was there before
       for key in set(vars(part)) - keys:
         delattr(part, key)
+      for key, kept in hooks.items():
+        for handle_id in set(vars(part)[key]) - kept:
+          del vars(part)[key][handle_id]
 
 
 def _setting_buffers(kind: type[torch.nn.Module]) -> type[torch.nn.Module]:
@@ -136,6 +140,9 @@ def _is_attribute(tensors: dict[str, Any]) -> bool:
 _NOTHING = object()
 # What every module has, of which nothing tells what it computes.
 _OWN = frozenset(vars(torch.nn.Module()))
+# Dictionaries of hooks, among them. A run may register some and note that it has, as modules of
+# transformers do to return what layers make.
+_HOOKS = [key for key in _OWN if "hooks" in key and isinstance(vars(torch.nn.Module())[key], dict)]
 
 
 def _plain_state(module: torch.nn.Module) -> dict[str, Any]:
