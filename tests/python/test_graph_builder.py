@@ -47,7 +47,7 @@ def test_sizes_that_only_a_run_tells_are_assumed():
   (rows,) = graph.node("Transpose", [places], {"perm": [1, 0]}, 1, "rows")
   assert graph.spec(rows) == ("int64", [4, 2])
   graph.finish([(rows, "rows")])
-  session = _stretto.optimize_in_stages(graph, options(), {}, None, {"x": "2x3"})
+  session = _stretto.optimize_open_graph(graph, options(), {}, None, {"x": "2x3"})
   for given in (np.eye(2, 3), np.zeros((2, 3)), np.ones((2, 3))):
     (found,) = session.run([given.astype(np.float32)])
     np.testing.assert_array_equal(found, np.argwhere(given))
