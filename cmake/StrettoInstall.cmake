@@ -23,6 +23,7 @@ function(stretto_install)
   if(STRETTO_BUILD_MEDIA)
     list(APPEND headers data.h data/dataset.h data/disk_cache.h data/fetcher.h data/loader.h
                         data/lookahead.h data/order.h data/remote.h data/remote_stats.h base/cpu.h
+                        base/philox.h
                         media/colour.h
                         media/crop.h media/fuse.h media/operators/operator.h media/picture.h
                         media/random.h media/weights.h)

@@ -431,6 +431,7 @@ NB_MODULE(_stretto, m) {
   m.def("write_file", nb::overload_cast<const std::string&, std::string_view>(&write_file),
         "path"_a, "content"_a);
   m.def("list_passes", &list_passes);
+  m.def("manual_seed", &manual_seed, "seed"_a);
 #if !defined(STRETTO_WITHOUT_COMM)
   python::bind_comm(m);
   python::bind_segments(m);

@@ -23,8 +23,9 @@ import pages
 ROOT = Path(__file__).resolve().parents[2]
 # The modules that have a page, and what it shows, in this order; nothing means all public names.
 PYTHON = {"stretto": ("optimize", "load", "convert", "Model", "Context", "generate", "stream",
-                      "TensorSpec", "Report", "list_passes", "Error", "InvalidArgumentError",
-                      "UnsupportedError", "FormatError", "CommError", "InternalError"),
+                      "TensorSpec", "Report", "list_passes", "manual_seed", "Error",
+                      "InvalidArgumentError", "UnsupportedError", "FormatError", "CommError",
+                      "InternalError"),
           "stretto.ops": ("Context", "Operator", "Constant", "constant", "default_context",
                           "conv2d", "linear", "matmul", "softmax", "layer_norm", "max_pool2d",
                           "avg_pool2d", "relu", "gelu", "attention"),

@@ -23,6 +23,7 @@ from stretto._errors import (
 from stretto._generate import generate, stream
 from stretto._model import Model, TensorSpec
 from stretto._optimize import list_passes, load, optimize
+from stretto._random import manual_seed
 from stretto._report import Report
 from stretto._stretto import version as __version__
 
@@ -44,6 +45,7 @@ __all__ = [
   "generate",
   "list_passes",
   "load",
+  "manual_seed",
   "optimize",
   "stream",
 ]

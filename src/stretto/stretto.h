@@ -308,6 +308,11 @@ Coverage check(const std::string& onnx_path, const OptimizeOptions& options = {}
 // more than `tolerance` of its largest value.
 std::string bisect(const std::string& onnx_path, const OptimizeOptions& options, double tolerance);
 
+// Seeds the random numbers that models of this process draw (RandomNormal and the like): the same
+// runs in the same order give the same results. Without it every process draws others. Operators
+// with a seed of their own draw the same in every run.
+void manual_seed(uint64_t seed);
+
 std::string_view version();  // "0.1.0"
 
 }  // namespace stretto

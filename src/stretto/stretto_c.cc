@@ -158,6 +158,8 @@ stretto_status stretto_run(stretto_session* session, const void* const* inputs,
   });
 }
 
+void stretto_manual_seed(uint64_t seed) { stretto::manual_seed(seed); }
+
 const char* stretto_last_error(void) { return stretto::c::last_error.c_str(); }
 stretto_status stretto_last_status(void) { return stretto::c::last_status; }
 const char* stretto_version(void) { return stretto::version().data(); }

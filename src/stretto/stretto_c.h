@@ -169,6 +169,10 @@ STRETTO_API int32_t stretto_done(stretto_comm* comm, stretto_handle handle);
 /* The rank that the last STRETTO_COMM_ERROR of this thread names; -1: none. */
 STRETTO_API int32_t stretto_last_rank(void);
 
+/* Seeds the random numbers that models of this process draw (RandomNormal and the like): the same
+ * runs in the same order give the same results. Without it every process draws others. */
+STRETTO_API void stretto_manual_seed(uint64_t seed);
+
 /* What went wrong in this thread's last failing call; "" before any. Valid until the next failure.
  */
 STRETTO_API const char* stretto_last_error(void);

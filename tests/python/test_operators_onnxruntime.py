@@ -116,4 +116,5 @@ def test_an_operator_gives_what_onnxruntime_gives(op):
 def test_every_operator_is_compared():
   table = Path(__file__).parents[2] / "src/stretto/ir/cases/table.cc"
   known = set(re.findall(r'\{"(\w+)",', table.read_text()))
-  assert known and known <= {case.op for case in ALL}
+  random = {op for op in known if op.startswith("Random")}  # test_random.py
+  assert random and known - random <= {case.op for case in ALL}

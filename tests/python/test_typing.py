@@ -164,7 +164,8 @@ def test_wrong_programs_are_refused_line_by_line(tmp_path):
 def test_the_modules_behind_it_are_typed_throughout(tmp_path):
   names = ["__init__", "_arrays", "_checks", "_comm_arguments", "_completions", "_context",
            "_convert", "_decoder_module", "_errors", "_generate", "_model", "_optimize", "_paths",
-           "_progress", "_report", "_sampling", "comm", "media", "data/__init__", "data/_adapters",
+           "_progress", "_random", "_report", "_sampling", "comm", "media", "data/__init__",
+           "data/_adapters",
            "data/_arguments", "data/_dataset", "data/_host", "data/_host_server", "data/_job",
            "data/_loader", "data/_options", "data/_phases", "data/_sources", "data/_targets",
            "ops/__init__", "ops/_context", "ops/_functions"]

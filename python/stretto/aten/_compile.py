@@ -27,7 +27,7 @@ from stretto.aten._model import array, run
 from stretto.aten._places import place
 from stretto.aten._state import shared, write_back
 from stretto.aten._traced import Traced, open_sizes
-from stretto.aten._translate import Translation, translate, why_not
+from stretto.aten._translate import Translation, is_random, translate, why_not
 
 LOG = logging.getLogger("stretto")
 
@@ -336,6 +336,8 @@ def _make(traced: Traced, inputs: tuple[Any, ...], options: dict[str, Any],
   graph.graph.output_node().args = (tuple(outputs),)
   making = _Making(options, is_open, list(first.parts) if first is not None else [])
   try:
+    if drawing := next(filter(is_random, graph.graph.nodes), None):
+      raise UnsupportedError(f"{drawing.target}: {why_not(drawing)}")
     made = translate(graph.graph, known, constants, "compiled",
                      [f"output.{i}" for i in range(len(outputs))])
     model = _Part(made, making, examples)

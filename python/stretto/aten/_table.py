@@ -18,6 +18,7 @@ from stretto.aten import _indexing as indexing
 from stretto.aten import _normalisation as normalisation
 from stretto.aten import _pooling as pooling
 from stretto.aten import _products as products
+from stretto.aten import _random as random
 from stretto.aten import _recurrent as recurrent
 from stretto.aten import _reductions as reductions
 from stretto.aten import _shapes as shapes
@@ -321,6 +322,7 @@ TABLE: dict[str, Callable[..., Any]] = {
   # Generators.
   "full.default": generators.full,
   "full_like.default": generators.full_like,
+  **random.TABLE,
 }
 
 # What PyTorch computes when a module is optimised, unless its sizes stay open.

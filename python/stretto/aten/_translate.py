@@ -16,7 +16,7 @@ from torch.fx.experimental.symbolic_shapes import is_concrete_int
 
 from stretto import _stretto
 from stretto._errors import InternalError, InvalidArgumentError, UnsupportedError
-from stretto.aten import _complex
+from stretto.aten import _complex, _random
 from stretto.aten._builder import (
   COMPLEX,
   DTYPES,
@@ -419,15 +419,21 @@ def _has_complex(node: Node) -> bool:
   return False
 
 
+def is_random(node: Node) -> bool:
+  return node.op == "call_function" and str(node.target).removeprefix("aten.") in _random.TABLE
+
+
 def why_not(node: Node) -> str | None:
-  """Why `translate` does not take the node; None where it does, as far as one can say without
-  building it."""
+  """Why PyTorch runs the node where it can run some; None where `translate` takes it, as far as one
+  can say without building it."""
   if node.op != "call_function":
     return "it is no operator"
   if node.target is operator.getitem:
     return why_not(node.args[0])
   if _function(node) is None:
     return "Stretto has no such operator"
+  if is_random(node):
+    return "it draws random numbers, which follow torch.manual_seed"
   fakes = node.meta.get("val")
   for fake in fakes if isinstance(fakes, (list, tuple)) else [fakes]:
     if not isinstance(fake, torch.Tensor):

@@ -7,7 +7,7 @@
 #include <unordered_map>
 
 #include "stretto/base/error.h"
-#include "stretto/media/random.h"
+#include "stretto/base/philox.h"
 
 namespace stretto::data {
 namespace {
@@ -119,7 +119,7 @@ Permutation::Permutation(uint64_t seed, uint64_t epoch, uint64_t size, uint32_t 
   half_bits_ = std::max(4, (static_cast<int>(std::bit_width(size - 1)) + 1) / 2);
   for (uint32_t i = 0; i < kRounds; i += 2) {
     const auto words =
-        media::philox({kPermutationDraw + i, stream, low(epoch), high(epoch)}, key_of(seed));
+        philox({kPermutationDraw + i, stream, low(epoch), high(epoch)}, key_of(seed));
     keys_[i] = uint64_t{words[0]} << 32 | words[1];
     keys_[i + 1] = uint64_t{words[2]} << 32 | words[3];
   }
@@ -285,9 +285,9 @@ int64_t Order::operator()(int64_t place) const {
 int64_t Order::weighted(int64_t place) const {
   const auto p = static_cast<uint64_t>(place);
   // 24 bits of the epoch stand in the first word: its upper 8 tell who draws.
-  const auto words = media::philox({kWeightedDraw | (low(epoch_) & 0xFFFFFF), low(p), high(p),
-                                    static_cast<uint32_t>(epoch_ >> 24)},
-                                   key_of(seed_));
+  const auto words = philox({kWeightedDraw | (low(epoch_) & 0xFFFFFF), low(p), high(p),
+                             static_cast<uint32_t>(epoch_ >> 24)},
+                            key_of(seed_));
   const double unit = static_cast<double>(uint64_t{words[0] >> 5} << 26 | words[1] >> 6) * 0x1p-53;
   const std::vector<double>& sums = *cumulative_;
   const double drawn = unit * sums.back();

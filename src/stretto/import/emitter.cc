@@ -81,6 +81,9 @@ void Emitter::add_node(std::string_view op, std::vector<ir::ValueId> inputs,
 void Emitter::add_described_node(const ir::Operator& op, std::vector<ir::ValueId> inputs,
                                  std::vector<ir::ValueId> outputs, ir::Attributes attributes,
                                  std::string_view name) {
+  if (op.random && !attributes.has("node")) {
+    attributes.set("node", static_cast<int64_t>(graph_.nodes.size()));
+  }
   graph_.nodes.push_back({.op = &op,
                           .name = node_names_.unique(name, op.name),
                           .inputs = std::move(inputs),

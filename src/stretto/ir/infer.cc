@@ -23,6 +23,7 @@ bool worth_folding(const Graph& graph, const Node& node) {
   };
   const auto known = [&](ValueId id) { return id == kNone || graph.value(id).is_constant(); };
   if (node.op->name == "Constant") return true;  // the tensor is there already
+  if (node.op->random) return false;
   if (!std::all_of(node.outputs.begin(), node.outputs.end(), small)) return false;
   if (node.op->flops != nullptr && node.op->flops(graph, node) > kMaxKnownFlops) return false;
   return !node.inputs.empty() && std::all_of(node.inputs.begin(), node.inputs.end(), known) &&

@@ -102,6 +102,8 @@ struct Operator {
   void (*evaluate)(Evaluation&);
   // Floating point operations; null means 0.
   double (*flops)(const Graph&, const Node&) = nullptr;
+  // Whether every evaluation gives other results: nothing of it is known before a run or shared.
+  bool random = false;
 };
 
 // All operators, by name. One canonical form each: that of the newest ONNX opset; the importer

@@ -32,7 +32,7 @@ void run(ir::Graph& graph, PassContext& context) {
   Rewriter rewriter(graph);
   std::unordered_map<std::string, int> first;
   for (int n = 0; n < rewriter.count(); ++n) {
-    if (!rewriter.alive(n)) continue;
+    if (!rewriter.alive(n) || rewriter.node(n).op->random) continue;
     const auto [at, fresh] = first.try_emplace(key_of(rewriter, rewriter.node(n)), n);
     if (fresh) continue;
     const std::vector<ValueId> from = rewriter.node(n).outputs;

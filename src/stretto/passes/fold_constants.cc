@@ -9,7 +9,7 @@
 namespace stretto::passes {
 namespace {
 
-constexpr std::string_view kRules[] = {"drop-known", "fold-constant"};
+constexpr std::string_view kRules[] = {"drop-known", "drop-shape-source", "fold-constant"};
 
 // A result may be this much larger than what it is made from: a broadcast table is cheaper to make
 // again than to keep in the artefact. Weights that are stored in few bits are not: a result of no
@@ -63,6 +63,18 @@ bool grows(const Rewriter& graph, const Node& node, int64_t& left) {
   return false;
 }
 
+// Random numbers in the shape of a tensor, which need not be there for it.
+void drop_shape_source(Rewriter& rewriter, int n, PassContext& context) {
+  const Node& node = rewriter.node(n);
+  if (node.inputs.empty() || !context.allow("drop-shape-source", node.name)) return;
+  constexpr std::string_view kLike = "Like";
+  const std::string_view op = node.op->name.substr(0, node.op->name.size() - kLike.size());
+  Attributes attributes = node.attributes;
+  attributes.set("dtype", std::string(dtype_name(rewriter.dtype(node.outputs[0]))));
+  attributes.set("shape", rewriter.shape(node.outputs[0]));
+  rewriter.become(n, op, {}, std::move(attributes));
+}
+
 int64_t constant_bytes(const ir::Graph& graph) {
   int64_t sum = 0;
   for (const ir::Value& value : graph.values) {
@@ -85,6 +97,10 @@ void run(ir::Graph& graph, PassContext& context) {
         outputs.push_back(id == kNone ? Tensor() : *rewriter.constant(id));
       }
       rewriter.settle(n, std::move(outputs));
+      continue;
+    }
+    if (node.op->random) {
+      drop_shape_source(rewriter, n, context);
       continue;
     }
     if (!std::all_of(node.inputs.begin(), node.inputs.end(), known)) continue;

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "stretto/base/random.h"
 #include "stretto/passes/pass_test.h"
 
 namespace stretto::passes {
@@ -32,6 +33,24 @@ TEST(FoldConstants, DropsWhatInferenceKnows) {
                          {&kFoldConstants}, 0);
   EXPECT_EQ(r.times("drop-known"), 3);
   EXPECT_EQ(r.graph.nodes.size(), 1u);
+}
+
+TEST(FoldConstants, RandomNumbersAreNotKnownAndNeedNoShapeSource) {
+  const RepeatedDraws repeated;
+  const auto r = rewrite(R"(graph g
+    input x: float32[2, 3]
+    constant a: float32[2, 3] = random(1)
+    s = Exp(x)
+    n = RandomNormalLike(s) {node = 1}
+    u = RandomUniformLike(a) {node = 2}
+    v = RandomUniformLike(a) {node = 3}
+    t = Add(n, u)
+    y = Add(t, v)
+    output y)",
+                         {&kFoldConstants, &kDeduplicate});
+  EXPECT_EQ(r.times("drop-shape-source"), 3);
+  EXPECT_EQ(r.times("fold-constant"), 0);
+  EXPECT_EQ(r.graph.nodes.size(), 5u);
 }
 
 TEST(FoldConstants, AnOutputMayBecomeAConstant) {

@@ -2,6 +2,7 @@
 
 #include "stretto/base/cpu.h"
 #include "stretto/base/interrupt.h"
+#include "stretto/base/random.h"
 #include "stretto/ir/not_straight.h"
 #include "stretto/ir/text.h"
 #include "stretto/passes/bisect.h"
@@ -72,6 +73,7 @@ Inspection inspect(const std::string& onnx_path, const OptimizeOptions& options)
 }
 
 std::string bisect(const std::string& onnx_path, const OptimizeOptions& options, double tolerance) {
+  const RepeatedDraws repeated;  // or every rewrite would change the result
   const InterruptScope interrupt(options.interrupt);
   const ImportedModel imported = [&] {
     try {

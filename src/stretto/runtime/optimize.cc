@@ -15,6 +15,7 @@
 #include "stretto/base/error.h"
 #include "stretto/base/interrupt.h"
 #include "stretto/base/memory.h"
+#include "stretto/base/random.h"
 #include "stretto/import/onnx/import.h"
 #include "stretto/ir/interpreter.h"
 #include "stretto/ir/not_straight.h"
@@ -448,8 +449,10 @@ Model optimize_onnx(std::shared_ptr<onnx::Reader> reader, const std::string& fil
 
 // Import errors name the file; this adds the name to later errors, for example about memory. If
 // `interrupt` threw, that exception is thrown again, even if another one replaced it on its way.
+// Programs of one model draw the same numbers meanwhile: they are compared with each other.
 template <typename F>
 Model naming(const std::string& file, const InterruptScope& interrupt, F&& f) {
+  const RepeatedDraws repeated;
   try {
     return f();
   } catch (const Unsupported& error) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "stretto/base/error.h"
+#include "stretto/base/random.h"
 #include "stretto/ir/serialize.h"
 #include "stretto/runtime/measure_model.h"
 #include "stretto/tensor/compare.h"
@@ -118,6 +119,7 @@ void verify_samples(const ir::Graph& graph, const Program& program, const Sample
   for (const SampleInput& sample : sample_inputs(graph, samples.inputs)) {
     inputs.push_back(sample.tensor);
   }
+  const RepeatedDraws repeated;  // as when the samples were taken
   const std::vector<Tensor> outputs = run_program(program, inputs);
   for (size_t i = 0; i < outputs.size(); ++i) {
     const SampleOutput& sample = samples.outputs[i];

@@ -71,6 +71,7 @@ constexpr OutputsRow kLeastOutputs[] = {{"LinearAttention", 2}, {"TopK", 2}, {"U
 // What the graph knows of a node and ONNX does not write.
 bool is_implied(const ir::Graph& graph, const ir::Node& node, std::string_view attribute) {
   if (node.op->name == "BitCast") return attribute == "from";
+  if (node.op->random) return attribute == "node";
   // Division in the scale's precision is what older opsets mean.
   return node.op->name == "QuantizeLinear" && attribute == "precision" &&
          node.attributes.text("precision", "") == dtype_name(graph.value(node.inputs[1]).dtype);

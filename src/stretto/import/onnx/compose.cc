@@ -13,6 +13,7 @@ std::span<const CompositionRow> composition_rows() {
   static constexpr CompositionRow kRows[] = {
       {"", "AffineGrid", compose_affine_grid},
       {"", "Attention", compose_attention},
+      {"", "Bernoulli", compose_bernoulli},
       {"", "BlackmanWindow", compose_blackman_window},
       {"", "CausalConvWithState", compose_causal_conv},
       {"", "CenterCropPad", compose_center_crop_pad},
@@ -27,6 +28,7 @@ std::span<const CompositionRow> composition_rows() {
       {"", "MatMulInteger", compose_matmul_integer},
       {"", "MeanVarianceNormalization", compose_mean_variance_normalization},
       {"", "MelWeightMatrix", compose_mel_weights},
+      {"", "Multinomial", compose_multinomial},
       {"", "OptionalGetElement", compose_optional_get_element},
       {"", "OptionalHasElement", compose_optional_has_element},
       {"", "QLinearConv", compose_qlinear_conv},

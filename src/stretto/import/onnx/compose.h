@@ -112,6 +112,10 @@ void train_batch_normalization(PendingNode& node);  // with the statistics of it
 void compose_affine_grid(PendingNode& node);
 void compose_center_crop_pad(PendingNode& node);
 
+// compose_random.cc
+void compose_bernoulli(PendingNode& node);
+void compose_multinomial(PendingNode& node);
+
 // compose_runtime.cc: operators of ONNX Runtime (domain com.microsoft), which it and exporters
 // write
 void compose_bias_add(PendingNode& node);

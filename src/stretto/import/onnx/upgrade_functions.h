@@ -28,6 +28,7 @@ void output_sequence(PendingNode& node);        // what the outputs are is known
 void test_mode(PendingNode& node);              // was said by an attribute
 void quantize_precision(PendingNode& node);     // that of divisions
 void type_names(PendingNode& node);             // types by name; 0 means absent
+void random_like(PendingNode& node);            // and that of the input where none is given
 void grid_sample_modes(PendingNode& node);      // their names
 void group_normalization(PendingNode& node);    // scale and bias per group -> per channel
 void prelu_slope(PendingNode& node);            // one slope per channel without trailing axes

@@ -148,6 +148,13 @@ void quantize_precision(PendingNode& node) {
   }
 }
 
+void random_like(PendingNode& node) {
+  type_names(node);
+  if (node.has_input(0) && !node.attributes.has("dtype")) {
+    node.attributes.set("dtype", std::string(dtype_name(node.dtype(0))));
+  }
+}
+
 void bit_cast(PendingNode& node) {
   type_names(node);
   if (node.has_input(0)) node.attributes.set("from", std::string(dtype_name(node.dtype(0))));

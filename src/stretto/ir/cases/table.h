@@ -64,6 +64,12 @@ void gemm(CaseDraw& d);
 void attention(CaseDraw& d);
 void einsum(CaseDraw& d);
 
+// random.cc
+void random_normal(CaseDraw& d);
+void random_normal_like(CaseDraw& d);
+void random_uniform(CaseDraw& d);
+void random_uniform_like(CaseDraw& d);
+
 // recurrent.cc
 void rnn(CaseDraw& d);
 void gru(CaseDraw& d);

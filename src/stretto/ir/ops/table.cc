@@ -79,11 +79,9 @@ constexpr const Operator* kSingles[] = {
 };
 
 constexpr std::span<const Operator> (*kGroups[])() = {
-    ops::activations,       ops::elementwise_binary,
-    ops::elementwise_unary, ops::elementwise_variadic,
-    ops::generators,        ops::normalizations,
-    ops::rearrangements,    ops::recurrent,
-    ops::reductions,        ops::softmax,
+    ops::activations, ops::elementwise_binary, ops::elementwise_unary, ops::elementwise_variadic,
+    ops::generators,  ops::normalizations,     ops::random_generators, ops::rearrangements,
+    ops::recurrent,   ops::reductions,         ops::softmax,
 };
 
 }  // namespace

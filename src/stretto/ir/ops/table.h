@@ -3,10 +3,13 @@
 //
 // Each row has the ports and attributes of the newest ONNX form, with these differences:
 //   BitCast: attribute `from` names the input's type.
-//   Types in attributes (`to`, `output_dtype`, `precision`) are names ("float32"), not ONNX's
+//   Types in attributes (`to`, `dtype`, `output_dtype`, `precision`) are names ("float32"), not
+//   ONNX's
 //     numbers for them.
 //   Constant: only the attribute `value` (a tensor).
 //   BatchNormalization: inference only (one output); the importer makes training_mode 1 of parts.
+//   RandomNormal, RandomUniform and their forms with Like: attribute `node`, a number that tells
+//     nodes of one graph apart.
 //   Resize: align_corners counts with the output's integer length, as exporters and runtimes do.
 // Element types are float32, float64, integers and bool; data movement also takes 16-bit floats.
 #pragma once
@@ -22,6 +25,7 @@ std::span<const Operator> elementwise_unary();
 std::span<const Operator> elementwise_variadic();
 std::span<const Operator> generators();
 std::span<const Operator> normalizations();
+std::span<const Operator> random_generators();
 std::span<const Operator> rearrangements();
 std::span<const Operator> recurrent();
 std::span<const Operator> reductions();
