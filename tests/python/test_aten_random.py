@@ -13,6 +13,7 @@ from torch.nn import functional as F  # noqa: E402
 import stretto  # noqa: E402
 
 MANY = 100_000
+ATEN = torch.ops.aten
 
 
 class Drawn(torch.nn.Module):
@@ -52,6 +53,17 @@ CASES = {
   "randint below": (lambda x: torch.randint(7, (MANY,)), None, 3, 2),
   "randint_like": (lambda x: torch.randint_like(x, 2, 7), None, 4, 2 ** 0.5),
   "randint_like below": (lambda x: torch.randint_like(x, 7), None, 3, 2),
+  "rand generator": (lambda x: torch.rand(MANY, generator=None), None, 0.5, 12 ** -0.5),
+  "randn generator": (lambda x: torch.randn(MANY, generator=None), None, 0, 1),
+  "randint generator": (lambda x: torch.randint(7, (MANY,), generator=None), None, 3, 2),
+  "randint low generator": (lambda x: torch.randint(-1, 6, (MANY,), generator=None), None, 2, 2),
+  "rand_like generator": (lambda x: ATEN.rand_like.generator(x, generator=None), None, 0.5,
+                          12 ** -0.5),
+  "randn_like generator": (lambda x: ATEN.randn_like.generator(x, generator=None), None, 0, 1),
+  "randint_like generator": (lambda x: ATEN.randint_like.generator(x, 7, generator=None), None, 3,
+                             2),
+  "randint_like low generator": (lambda x: ATEN.randint_like.low_generator_dtype(
+    x, 2, 9, generator=None), None, 5, 2),
   "exponential_": (lambda x: torch.empty_like(x).exponential_(2.0), None, 0.5, 0.5),
   "cauchy_": (lambda x: x.clone().cauchy_(1.0, 2.0), lambda y: (y < -1).double(), 0.25,
               0.1875 ** 0.5),
@@ -183,5 +195,6 @@ def test_every_row_is_drawn_by_a_case(monkeypatch):
   monkeypatch.setattr(_translate, "TABLE", table)
   x = torch.zeros(MANY)
   functions = [case[0] for case in CASES.values()]
-  optimized(lambda x: [f(x) for f in functions] + [torch.randperm(5)], x)
+  functions += [lambda x: torch.randperm(5), lambda x: torch.randperm(5, generator=None)]
+  optimized(lambda x: [f(x) for f in functions], x)
   assert set(_random.TABLE) <= used, set(_random.TABLE) - used

@@ -1,6 +1,7 @@
 """The documentation: its code runs, its links lead somewhere, the site has every page."""
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -149,6 +150,11 @@ def test_the_site_shows_every_page():
 def test_the_readme_has_the_two_commands_of_a_clone():
   commands = re.findall(r"^    (\./dev \w+)", (ROOT / "README.md").read_text(), re.M)
   assert {"./dev demo", "./dev test"} <= set(commands)
+
+
+def test_the_readme_counts_the_operators(run_command):
+  counted = len(json.loads(run_command("operators", "--json").stdout)["operators"])
+  assert f" {counted} operators;" in (ROOT / "README.md").read_text()
 
 
 def test_addresses_of_the_project_agree():
