@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import stretto
 
@@ -108,3 +109,19 @@ def test_mistakes_have_a_status_and_a_text(library, artefact):
   assert library.stretto_load(None, None) is None
   assert library.stretto_last_status() == INVALID_ARGUMENT
   assert library.stretto_note_count(None) == 0
+
+
+def test_random_numbers_follow_the_seed(library, tmp_path):
+  values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 10]) for name in "xy"]
+  graph = helper.make_graph([helper.make_node("RandomNormalLike", ["x"], ["y"])], "noise",
+                            values[:1], values[1:])
+  path = tmp_path / "m.stretto"
+  stretto.optimize(helper.make_model(graph).SerializeToString(), tuning="off").save(path)
+  handle = library.stretto_load(str(path).encode(), None)
+  library.stretto_manual_seed.argtypes = [ctypes.c_uint64]
+  runs = []
+  for seed in (7, 8, 7):
+    library.stretto_manual_seed(seed)
+    runs.append(run(library, handle, np.zeros((1, 10), np.float32)))
+  assert np.array_equal(runs[0], runs[2]) and not np.array_equal(runs[0], runs[1])
+  library.stretto_model_free(handle)
