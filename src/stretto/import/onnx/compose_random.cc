@@ -43,15 +43,15 @@ void compose_multinomial(PendingNode& node) {
   const int64_t samples = node.attributes.integer("sample_size", 1);
   check(node, shape.size() == 2 && shape[1] > 0, "input: expected [batch, classes]");
   check(node, samples > 0, "sample_size: expected 1 or more");
-  const Id logits = parts.cast(node.inputs[0], parts.dtype(node.inputs[0]) == DType::kFloat64
-                                                   ? DType::kFloat64
-                                                   : DType::kFloat32);
+  const Id logits =
+      parts.cast(node.inputs[0], parts.dtype(node.inputs[0]) == DType::kFloat64 ? DType::kFloat64
+                                                                                : DType::kFloat32);
   ir::Attributes attributes = drawing(node, parts.dtype(logits));
   attributes.set("shape", std::vector<int64_t>{shape[0], samples, shape[1]});
   const Id drawn = parts.op("RandomUniform", {}, std::move(attributes));
   const Id waited = parts.op("Neg", {parts.op("Log", {drawn})});
-  const Id scores = parts.subtract(parts.reshape(logits, {shape[0], 1, shape[1]}),
-                                   parts.op("Log", {waited}));
+  const Id scores =
+      parts.subtract(parts.reshape(logits, {shape[0], 1, shape[1]}), parts.op("Log", {waited}));
   ir::Attributes along = attribute("axis", int64_t{2});
   along.set("keepdims", int64_t{0});
   node.results = {

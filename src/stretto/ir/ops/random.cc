@@ -22,18 +22,20 @@ constexpr AttributeSpec kNormalAttributes[] = {
     {"dtype", AttributeKind::kString}, {"mean", AttributeKind::kFloat},
     {"node", AttributeKind::kInt},     {"scale", AttributeKind::kFloat},
     {"seed", AttributeKind::kFloat},   {"shape", AttributeKind::kInts, true}};
-constexpr AttributeSpec kNormalLikeAttributes[] = {
-    {"dtype", AttributeKind::kString}, {"mean", AttributeKind::kFloat},
-    {"node", AttributeKind::kInt},     {"scale", AttributeKind::kFloat},
-    {"seed", AttributeKind::kFloat}};
+constexpr AttributeSpec kNormalLikeAttributes[] = {{"dtype", AttributeKind::kString},
+                                                   {"mean", AttributeKind::kFloat},
+                                                   {"node", AttributeKind::kInt},
+                                                   {"scale", AttributeKind::kFloat},
+                                                   {"seed", AttributeKind::kFloat}};
 constexpr AttributeSpec kUniformAttributes[] = {
     {"dtype", AttributeKind::kString}, {"high", AttributeKind::kFloat},
     {"low", AttributeKind::kFloat},    {"node", AttributeKind::kInt},
     {"seed", AttributeKind::kFloat},   {"shape", AttributeKind::kInts, true}};
-constexpr AttributeSpec kUniformLikeAttributes[] = {
-    {"dtype", AttributeKind::kString}, {"high", AttributeKind::kFloat},
-    {"low", AttributeKind::kFloat},    {"node", AttributeKind::kInt},
-    {"seed", AttributeKind::kFloat}};
+constexpr AttributeSpec kUniformLikeAttributes[] = {{"dtype", AttributeKind::kString},
+                                                    {"high", AttributeKind::kFloat},
+                                                    {"low", AttributeKind::kFloat},
+                                                    {"node", AttributeKind::kInt},
+                                                    {"seed", AttributeKind::kFloat}};
 
 DType declared_dtype(const Attributes& attributes, DType fallback) {
   const std::string name = attributes.text("dtype", "");

@@ -77,7 +77,8 @@ TEST(Random, NormalNumbersHaveTheirTails) {
   manual_seed(2);
   const auto values = drawn("RandomNormal", kMany);
   for (const auto& [beyond, share] : {std::pair(1.0, 0.317311), {2.0, 0.0455}, {3.0, 0.0027}}) {
-    const auto count = std::ranges::count_if(values, [&](double v) { return std::fabs(v) > beyond; });
+    const auto count =
+        std::ranges::count_if(values, [&](double v) { return std::fabs(v) > beyond; });
     const double expected = share * kMany, deviation = std::sqrt(expected * (1 - share));
     EXPECT_NEAR(static_cast<double>(count), expected, 5.5 * deviation) << beyond;
   }
@@ -139,7 +140,7 @@ TEST(Random, ShapesAndTypes) {
             DType::kFloat64);
   EXPECT_EQ(draw("RandomNormal", {}, {{"shape", Shape{}}}).shape(), Shape{});
   const auto half = draw("RandomUniform", {},
-                        {{"shape", Shape{4}}, {"dtype", std::string("float16")}, {"seed", 1.0}});
+                         {{"shape", Shape{4}}, {"dtype", std::string("float16")}, {"seed", 1.0}});
   EXPECT_EQ(half.dtype(), DType::kFloat16);
   const auto full = draw("RandomUniform", {}, {{"shape", Shape{4}}, {"seed", 1.0}});
   EXPECT_EQ(half.as_doubles(), full.converted(DType::kFloat16).as_doubles());
