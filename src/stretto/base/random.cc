@@ -3,8 +3,6 @@
 #include <mutex>
 #include <random>
 
-#include "stretto/base/philox.h"
-
 namespace stretto {
 namespace {
 
@@ -29,12 +27,6 @@ constexpr uint64_t kNumbered = ~uint64_t{0};
 thread_local bool repeated = false;
 
 }  // namespace
-
-std::array<uint32_t, 4> RandomStream::operator()(uint64_t place) const {
-  const auto low = [](uint64_t x) { return static_cast<uint32_t>(x); };
-  const auto high = [](uint64_t x) { return static_cast<uint32_t>(x >> 32); };
-  return philox({low(place), high(place), low(draw), high(draw)}, {low(key), high(key)});
-}
 
 RandomStream next_random_stream() {
   Drawn& state = drawn();

@@ -4,12 +4,28 @@
 #include <array>
 #include <cstdint>
 
+#include "stretto/base/philox.h"
+
 namespace stretto {
 
-// The numbers of one evaluation of one node: 128 bits for each place.
+// The numbers of one evaluation of one node: four words for each place.
 struct RandomStream {
   uint64_t key = 0, draw = 0;
-  std::array<uint32_t, 4> operator()(uint64_t place) const;
+
+  std::array<uint32_t, 4> operator()(uint64_t place) const {
+    const auto low = [](uint64_t x) { return static_cast<uint32_t>(x); };
+    const auto high = [](uint64_t x) { return static_cast<uint32_t>(x >> 32); };
+    return philox({low(place), high(place), low(draw), high(draw)}, {low(key), high(key)});
+  }
+
+  // Those of many places from `first` on: out[k][j] is word k of place first + j.
+  template <int kPlaces>
+  void words(uint64_t first, uint32_t (&out)[4][kPlaces]) const {
+    for (int j = 0; j < kPlaces; ++j) {
+      const auto place = (*this)(first + static_cast<uint64_t>(j));
+      for (int k = 0; k < 4; ++k) out[k][j] = place[k];
+    }
+  }
 };
 
 // The next one of this process. No two are alike unless the process is seeded again. Thread-safe.

@@ -67,56 +67,118 @@ RandomStream stream_of(const Attributes& attributes) {
   return random_stream_of(static_cast<uint64_t>(attributes.integer("node", 0)));
 }
 
-using Words = std::array<uint32_t, 4>;
+// Numbers are made by blocks, in loops over places that the compiler turns into vector
+// instructions: number k * kPlaces + j of a block is made of word k of place j.
+constexpr int kPlaces = 64;
+using Words = uint32_t[4][kPlaces];
 
-// From 0, which does not occur where `positive`, to 1, which occurs only there.
 template <typename T>
-T unit(const Words& words, int i, bool positive);
-template <>
-float unit<float>(const Words& words, int i, bool positive) {
-  // Small numbers keep all of their digits: normal numbers then reach 6.6 instead of 5.8.
-  if (positive) return (static_cast<float>(words[i]) + 1) * 0x1p-32f;
-  return static_cast<float>(words[i] >> 8) * 0x1p-24f;
-}
-template <>
-double unit<double>(const Words& words, int i, bool positive) {
-  const uint64_t bits = (static_cast<uint64_t>(words[2 * i]) << 32 | words[2 * i + 1]) >> 11;
-  return static_cast<double>(bits + (positive ? 1 : 0)) * 0x1p-53;
+constexpr int kNumbers = kPlaces * 16 / sizeof(T);
+
+// The logarithm of a positive number that is no denormal one, to a unit or two in the last place
+// (Cephes, logf).
+inline float log_of(float x) {
+  // x is 2^exponent times a number from the root of 1/2 to that of 2.
+  const auto bits = std::bit_cast<int32_t>(x);
+  const int32_t power = (bits - 0x3F3504F3) >> 23;
+  const float m = std::bit_cast<float>(bits - power * (1 << 23)) - 1;
+  const auto exponent = static_cast<float>(power);
+  float sum = 7.0376836292e-2f * m - 1.1514610310e-1f;
+  sum = sum * m + 1.1676998740e-1f;
+  sum = sum * m - 1.2420140846e-1f;
+  sum = sum * m + 1.4249322787e-1f;
+  sum = sum * m - 1.6668057665e-1f;
+  sum = sum * m + 2.0000714765e-1f;
+  sum = sum * m - 2.4999993993e-1f;
+  sum = sum * m + 3.3333331174e-1f;
+  const float square = m * m;
+  sum = sum * m * square - 2.12194440e-4f * exponent - 0.5f * square;
+  return m + sum + 0.693359375f * exponent;
 }
 
-// How many numbers a place of a stream is good for.
-template <typename T>
-constexpr int kNumbers = 16 / sizeof(T);
+struct Direction {
+  float cosine, sine;
+};
+
+// Of an angle in turns, from 0 to 1 (Cephes, sinf and cosf).
+inline Direction direction_of(float turns) {
+  const auto quarter = static_cast<int32_t>(4 * turns + 0.5f);
+  const float rest = (4 * turns - static_cast<float>(quarter)) * (std::numbers::pi_v<float> / 2);
+  const float z = rest * rest;
+  const float sine =
+      ((-1.9515295891e-4f * z + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * rest + rest;
+  const float cosine =
+      ((2.443315711809948e-5f * z - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z -
+      0.5f * z + 1;
+  // In odd quarters they change places, and in half of the quarters their sign; without branches,
+  // so that vectors can do it.
+  const auto c = std::bit_cast<uint32_t>(cosine), s = std::bit_cast<uint32_t>(sine);
+  const auto q = static_cast<uint32_t>(quarter), changed = (c ^ s) & (0 - (q & 1));
+  return {std::bit_cast<float>((c ^ changed) ^ ((q + 1) & 2) << 30),
+          std::bit_cast<float>((s ^ changed) ^ (q & 2) << 30)};
+}
+
+// From 0 on, below 1.
+inline float unit(uint32_t word) {
+  return static_cast<float>(static_cast<int32_t>(word >> 8)) * 0x1p-24f;
+}
+inline double unit(uint32_t high, uint32_t low) {
+  return static_cast<double>((uint64_t{high} << 32 | low) >> 11) * 0x1p-53;
+}
+// Above 0. Small ones keep all of their digits, so that normal numbers reach 6.5.
+inline float positive_unit(uint32_t word) {
+  return (static_cast<float>(static_cast<int32_t>(word >> 1)) + 1) * 0x1p-31f;
+}
 
 template <typename T>
 struct Uniform {
   T low, high;
 
-  std::array<T, kNumbers<T>> operator()(const Words& words) const {
-    std::array<T, kNumbers<T>> numbers;
-    for (int i = 0; i < kNumbers<T>; ++i) {
-      const T value = low + unit<T>(words, i, false) * (high - low);
-      // Rounding may reach the end, which does not belong to the range.
-      numbers[i] = value == high && low != high ? std::nextafter(high, low) : value;
+  void operator()(const Words& words, T* numbers) const {
+    // Rounding may reach the end, which does not belong to the range.
+    const T last = low == high ? high : std::nextafter(high, low);
+    const auto placed = [&](T share) {
+      const T value = low + share * (high - low);
+      return value == high ? last : value;
+    };
+    if constexpr (sizeof(T) == 4) {
+      for (int k = 0; k < 4; ++k) {
+        for (int j = 0; j < kPlaces; ++j) numbers[k * kPlaces + j] = placed(unit(words[k][j]));
+      }
+    } else {
+      for (int k = 0; k < 2; ++k) {
+        for (int j = 0; j < kPlaces; ++j) {
+          numbers[k * kPlaces + j] = placed(unit(words[2 * k][j], words[2 * k + 1][j]));
+        }
+      }
     }
-    return numbers;
   }
 };
 
-// By Box and Muller.
+// By Box and Muller: two numbers of two.
 template <typename T>
 struct Normal {
   T mean, scale;
 
-  std::array<T, kNumbers<T>> operator()(const Words& words) const {
-    std::array<T, kNumbers<T>> numbers;
-    for (int i = 0; i < kNumbers<T>; i += 2) {
-      const T radius = std::sqrt(-2 * std::log(unit<T>(words, i, true)));
-      const T angle = 2 * std::numbers::pi_v<T> * unit<T>(words, i + 1, false);
-      numbers[i] = mean + scale * radius * std::cos(angle);
-      numbers[i + 1] = mean + scale * radius * std::sin(angle);
+  void operator()(const Words& words, T* numbers) const {
+    if constexpr (sizeof(T) == 4) {
+      for (int k = 0; k < 4; k += 2) {
+        for (int j = 0; j < kPlaces; ++j) {
+          const float radius = scale * std::sqrt(-2 * log_of(positive_unit(words[k][j])));
+          const Direction direction = direction_of(unit(words[k + 1][j]));
+          numbers[k * kPlaces + j] = mean + radius * direction.cosine;
+          numbers[(k + 1) * kPlaces + j] = mean + radius * direction.sine;
+        }
+      }
+    } else {
+      for (int j = 0; j < kPlaces; ++j) {
+        const double share = unit(words[0][j], words[1][j]) + 0x1p-53;
+        const double angle = 2 * std::numbers::pi * unit(words[2][j], words[3][j]);
+        const double radius = scale * std::sqrt(-2 * std::log(share));
+        numbers[j] = mean + radius * std::cos(angle);
+        numbers[kPlaces + j] = mean + radius * std::sin(angle);
+      }
     }
-    return numbers;
   }
 };
 
@@ -125,13 +187,16 @@ Tensor drawn(Evaluation& c, const Distribution& distribution) {
   const RandomStream stream = stream_of(c.attributes);
   Tensor out(kDTypeOf<T>, c.output_shapes[0]);
   T* y = data_of<T>(out);
-  const int64_t count = out.count(), places = (count + kNumbers<T> - 1) / kNumbers<T>;
-  constexpr int64_t kGrain = 512;
-  parallel(c.team, places, kGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t place = begin; place < end; ++place) {
-      const auto numbers = distribution(stream(static_cast<uint64_t>(place)));
-      const int64_t first = place * kNumbers<T>;
-      std::copy_n(numbers.begin(), std::min<int64_t>(kNumbers<T>, count - first), y + first);
+  const int64_t count = out.count(), blocks = (count + kNumbers<T> - 1) / kNumbers<T>;
+  constexpr int64_t kGrain = 32;
+  parallel(c.team, blocks, kGrain, [&](int64_t begin, int64_t end) {
+    Words words;
+    T numbers[kNumbers<T>];
+    for (int64_t block = begin; block < end; ++block) {
+      stream.words<kPlaces>(static_cast<uint64_t>(block) * kPlaces, words);
+      distribution(words, numbers);
+      const int64_t first = block * kNumbers<T>;
+      std::copy_n(numbers, std::min<int64_t>(kNumbers<T>, count - first), y + first);
     }
   });
   return out;
