@@ -13,21 +13,13 @@ import statistics
 import time
 from collections.abc import Callable
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from bench.comm.rank import COMPUTE_S
+from bench.comm.rank import compute
 
 CALLS = 500
-
-
-def compute() -> None:
-  matrix = np.ones((64, 64), np.float32)
-  until = time.perf_counter() + COMPUTE_S
-  while time.perf_counter() < until:
-    matrix @ matrix
 
 
 def median_us(before: Callable[[], None], call: Callable[[], object]) -> float:

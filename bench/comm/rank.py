@@ -21,6 +21,14 @@ PATTERN = 97
 COMPUTE_S = 2e-3
 
 
+def compute() -> None:
+  """Matrix products for COMPUTE_S, on the caller's core."""
+  matrix = np.ones((64, 64), np.float32)
+  until = time.perf_counter() + COMPUTE_S
+  while time.perf_counter() < until:
+    matrix @ matrix
+
+
 def traffic() -> dict[str, list[int]]:
   """[received, sent] bytes of every card of this host."""
   counters = {}
@@ -73,11 +81,8 @@ class Rank:
   def apart(self, buffers: list) -> float:
     """All-reduces as training makes them: each after computing for a while. Returns their time."""
     seconds = 0.0
-    matrix = np.ones((64, 64), np.float32)
     for array in buffers:
-      until = time.perf_counter() + COMPUTE_S
-      while time.perf_counter() < until:
-        matrix @ matrix
+      compute()
       start = time.perf_counter()
       self._driver.each([array])
       seconds += time.perf_counter() - start

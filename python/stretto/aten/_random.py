@@ -26,7 +26,7 @@ def _drawn(b: Builder, kind: str, shape: Sequence[int], dtype: str, **attributes
 
 def _uniform(b: Builder, low: float = 0.0, high: float = 1.0,
              shape: Sequence[int] | None = None) -> Value:
-  """With a shape of the result and its type, unless told otherwise."""
+  """Of the result's element type and, unless told otherwise, of its shape."""
   return _drawn(b, "Uniform", b.shape if shape is None else shape, b.dtype, low=float(low),
                 high=float(high))
 

@@ -161,6 +161,11 @@ Parts::Id Parts::reduce(std::string_view name, Id x, const std::vector<int64_t>&
   return op(name, {x, integers(axes)}, attribute("keepdims", int64_t{keep ? 1 : 0}));
 }
 
+DType result_type(const PendingNode& node, std::string_view attribute, DType fallback) {
+  const std::string text = node.attributes.text(attribute, "");
+  return text.empty() ? fallback : parse_dtype(text);
+}
+
 void expect_inputs(const PendingNode& node, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     if (!node.has_input(i)) throw_invalid("{} \"{}\": input {} is missing", node.op, node.name, i);

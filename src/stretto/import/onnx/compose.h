@@ -61,6 +61,9 @@ ir::Attributes attribute(std::string name, ir::Attribute value);
 // Integers of an input that must be known when the model is read; throws Unsupported naming it.
 std::vector<int64_t> known_integers(const PendingNode& node, size_t input, std::string_view what);
 
+// The type that an attribute names, after type_names().
+DType result_type(const PendingNode& node, std::string_view attribute, DType fallback);
+
 // Throw InvalidArgument naming the node: where one of the first `count` inputs is absent, and where
 // something else about it is not fine.
 void expect_inputs(const PendingNode& node, size_t count);

@@ -10,11 +10,6 @@ namespace {
 
 using Id = ir::ValueId;
 
-DType result_type(const PendingNode& node, DType fallback) {
-  const std::string text = node.attributes.text("dtype", "");
-  return text.empty() ? fallback : parse_dtype(text);
-}
-
 // Those of a part that draws for the node.
 ir::Attributes drawing(const PendingNode& node, DType dtype) {
   ir::Attributes attributes = attribute("dtype", std::string(dtype_name(dtype)));
@@ -30,8 +25,8 @@ void compose_bernoulli(PendingNode& node) {
   Parts parts(node);
   const Id chance = node.inputs[0];
   const Id drawn = parts.op("RandomUniformLike", {chance}, drawing(node, parts.dtype(chance)));
-  node.results = {
-      parts.cast(parts.op("Less", {drawn, chance}), result_type(node, parts.dtype(chance)))};
+  node.results = {parts.cast(parts.op("Less", {drawn, chance}),
+                             result_type(node, "dtype", parts.dtype(chance)))};
 }
 
 // The class whose logarithm is largest after a number with Gumbel's distribution has been added.
@@ -54,8 +49,8 @@ void compose_multinomial(PendingNode& node) {
       parts.subtract(parts.reshape(logits, {shape[0], 1, shape[1]}), parts.op("Log", {waited}));
   ir::Attributes along = attribute("axis", int64_t{2});
   along.set("keepdims", int64_t{0});
-  node.results = {
-      parts.cast(parts.op("ArgMax", {scores}, std::move(along)), result_type(node, DType::kInt32))};
+  node.results = {parts.cast(parts.op("ArgMax", {scores}, std::move(along)),
+                             result_type(node, "dtype", DType::kInt32))};
 }
 
 }  // namespace stretto::onnx

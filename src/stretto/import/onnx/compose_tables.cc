@@ -12,11 +12,6 @@ namespace {
 // A larger table is no window of a signal.
 constexpr int64_t kMostElements = int64_t{1} << 24;
 
-DType result_type(const PendingNode& node, const char* attribute, DType fallback) {
-  const std::string text = node.attributes.text(attribute, "");
-  return text.empty() ? fallback : parse_dtype(text);
-}
-
 int64_t known_size(const PendingNode& node, size_t input, std::string_view what) {
   const std::vector<int64_t> values = known_integers(node, input, what);
   if (values.size() != 1 || values[0] < 0 || values[0] > kMostElements) {
